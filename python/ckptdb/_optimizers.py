@@ -179,3 +179,34 @@ def misshapen(
                 requires_grad=False,
             )
     return found
+
+
+def keep_dtypes(live: Any, restored: Mapping[str, Any]) -> None:
+    """Puts back state that PyTorch's `load_state_dict` has converted to the dtype of its
+    parameter, such as the float32 weights of a bf16 parameter. Tensors of PyTorch's own
+    optimizers have that dtype, except scalars: others are of a converted model."""
+    optimizer = _torch_optimizer(live)
+    if optimizer is None:
+        return
+    own = sys.modules["torch"].optim.Optimizer.load_state_dict
+    if type(optimizer).load_state_dict is not own:
+        return
+    scalars = _is_of_torch(optimizer)
+    numbers = _parameters(restored["param_groups"])
+    for number, parameter in zip(numbers, _parameters(optimizer.param_groups)):
+        state = optimizer.state.get(parameter)
+        if state is not None:
+            _put_back(state, restored["state"].get(number), scalars)
+
+
+def _put_back(now: Any, restored: Any, scalars: bool) -> Any:
+    """The value `now` of an optimizer's state with tensors in their restored dtypes."""
+    if _arrays.is_torch(now) and _arrays.is_torch(restored):
+        differs = now.dtype != restored.dtype and not (scalars and restored.dim() > 0)
+        return restored.to(now.device) if differs else now
+    if isinstance(now, dict) and isinstance(restored, Mapping):
+        for key in now.keys() & restored.keys() - {"step"}:  # which PyTorch converts
+            now[key] = _put_back(now[key], restored[key], scalars)
+    if isinstance(now, list) and isinstance(restored, list):
+        now[:] = [_put_back(*pair, scalars) for pair in zip(now, restored)]
+    return now

@@ -358,6 +358,8 @@ class Restore:
                 if places:
                     _optimizers.reorder(restored, groups)
             live.load_state_dict(restored)
+            if groups is not None and not self._rule.cast:
+                _optimizers.keep_dtypes(live, restored)
             return live
 
         return finish

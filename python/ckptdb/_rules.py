@@ -44,6 +44,7 @@ class Rule(NamedTuple):
     oname: Mapping[str, str] = {}
     always: bool = False  # applies `oname` also to names that the step has
     strict: bool = True  # what the step lacks is an error
+    cast: bool = False  # converts dtypes
 
     def names(self) -> Names:
         return Names(self.oname, self.always)
@@ -77,6 +78,7 @@ def rule_of(policy: Any, always: bool = False) -> Rule:
         },
         always,
         fields.get("strict", True) is True if always else policy is None,
+        fields.get("cast") is True,
     )
 
 

@@ -475,3 +475,64 @@ def test_groups_in_another_order_are_named(store):
     words = r'"optimizer.state.0.momentum_buffer": expected f32 \[3\], got f32 \[3, 2\]'
     with pytest.raises(ckptdb.FailedPrecondition, match=words):
         store.restore({"optimizer": made(other, -1)})
+
+
+class Mixed(torch.optim.Optimizer):
+    """Has float32 weights, of which the parameters in bf16 are rounded copies."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.01})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for each in group["params"]:
+                state = self.state[each]
+                if not state:
+                    state["weight"] = each.float()
+                    state["sums"] = [torch.zeros_like(each, dtype=torch.float32)]
+                state["sums"][0] += each.grad.float() ** 2
+                state["weight"] -= group["lr"] * each.grad.float()
+                each.copy_(state["weight"])
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "used"])
+@pytest.mark.parametrize("made", [Mixed, torch.optim.NAdam, torch.optim.ASGD])
+def test_state_in_another_dtype_than_its_parameter_keeps_it(store, made, fresh):
+    """PyTorch's load_state_dict rounds it to the parameter's."""
+
+    def trained(seed, steps):
+        torch.manual_seed(seed)
+        model = nn.Linear(3, 2).to(torch.bfloat16)
+        optimizer = made(model.parameters())
+        return model, optimizer, step_in_bf16(model, optimizer, steps)
+
+    def step_in_bf16(model, optimizer, steps):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.rand(4, 3, dtype=torch.bfloat16)).square().sum().backward()
+            optimizer.step()
+
+    model, optimizer, _ = trained(0, 3)
+    store.save({"model": model, "optimizer": optimizer})
+    other, restored, _ = trained(1, 0 if fresh else 2)
+    store.restore({"model": other, "optimizer": restored})
+    assert_same(optimizer.state_dict(), restored.state_dict())
+    for each, at in [(model, optimizer), (other, restored)]:
+        torch.manual_seed(5)
+        step_in_bf16(each, at, 3)
+    assert_same(model.state_dict(), other.state_dict())
+    assert_same(optimizer.state_dict(), restored.state_dict())
+
+
+def test_moments_of_a_converted_model_get_its_dtype(store):
+    model, optimizer = _resized(2, torch.optim.Adam)
+    store.save({"model": model, "optimizer": optimizer})
+    other, _ = _resized(2, torch.optim.Adam)
+    other.to(torch.bfloat16)
+    restored = torch.optim.Adam(other.parameters())
+    state = {"model": other, "optimizer": restored}
+    store.restore(state, restore={"evolve": {"cast": True}})
+    moment = optimizer.state_dict()["state"][0]["exp_avg"]
+    now = restored.state_dict()["state"][0]["exp_avg"]
+    assert_same(moment.to(torch.bfloat16), now)
