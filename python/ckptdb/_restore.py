@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from . import _arrays, _optimizers, _tree
+from . import _arrays, _optimizers, _schedules, _tree
 from ._devices import Devices
 from ._differences import Differences
 from ._errors import DataLoss, Error, FailedPrecondition, Internal
@@ -334,6 +334,8 @@ class Restore:
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
         state = live.state_dict()
+        why = _schedules.difference(live, node, state)
+        self._check_fits("schedule", why, name)
         stored = _optimizers.groups_of(node)
         groups = None if stored is None else _optimizers.groups_of(state)
         places: dict[int, int] = {}
@@ -412,11 +414,17 @@ class Restore:
         """Raises FailedPrecondition if the state belongs to another optimizer. If the
         entry is not loaded, `add_all` raises it if a tensor that begins with the
         prefix is."""
-        why = _optimizers.difference(stored, groups)
+        return self._check_fits(
+            "optimizer", _optimizers.difference(stored, groups), name, prefix
+        )
+
+    def _check_fits(
+        self, kind: str, why: str, name: str, prefix: str | None = None
+    ) -> bool:
         if not why:
             return True
         text = (
-            f'the optimizer "{name}" does not fit the step: {why}; to keep the values '
+            f'the {kind} "{name}" does not fit the step: {why}; to keep the values '
             f'that it has, exclude it: evolve={{"exclude": ["{self._entry}"]}}'
         )
         if self._loads_object(self._entry):

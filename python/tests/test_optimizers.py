@@ -536,3 +536,53 @@ def test_moments_of_a_converted_model_get_its_dtype(store):
     moment = optimizer.state_dict()["state"][0]["exp_avg"]
     now = restored.state_dict()["state"][0]["exp_avg"]
     assert_same(moment.to(torch.bfloat16), now)
+
+
+lr_scheduler = torch.optim.lr_scheduler
+OTHER_SCHEDULES = {
+    "cosine": (
+        lambda o: lr_scheduler.CosineAnnealingLR(o, 9),
+        r"lacks the options \['T_max', 'eta_min'\], and has \['gamma', 'step_size'\]",
+    ),
+    "exponential": (lambda o: lr_scheduler.ExponentialLR(o, 0.9), r"\['step_size'\]"),
+    "plateau": (lambda o: lr_scheduler.ReduceLROnPlateau(o), "'patience'"),
+    "sequence": (
+        lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.StepLR(o, 2)] * 2, [4]),
+        "'_milestones', '_schedulers'",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", list(OTHER_SCHEDULES))
+@pytest.mark.parametrize("nested", [False, True])
+def test_another_schedule_is_named_and_nothing_changes(store, other, nested):
+    """PyTorch's load_state_dict would mix the options of both."""
+
+    def state_of(schedule):
+        return {"schedule": [schedule] if nested else schedule}
+
+    def optimizer():
+        return torch.optim.SGD(two_layers(2).parameters(), lr=0.1)
+
+    store.save(state_of(lr_scheduler.StepLR(optimizer(), 3)))
+    make, words = OTHER_SCHEDULES[other]
+    schedule = make(optimizer())
+    before = copy.deepcopy(schedule.state_dict())
+    words += r'.*evolve={"exclude": \["schedule"\]}'
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore(state_of(schedule))
+    state = state_of(schedule)
+    store.restore(state, restore={"evolve": {"exclude": ["schedule"]}})
+    assert before == schedule.state_dict()
+
+
+def test_another_schedule_in_a_sequence_is_named(store):
+    def made(second):
+        optimizer = torch.optim.SGD(two_layers(2).parameters(), lr=0.1)
+        parts = [lr_scheduler.ConstantLR(optimizer), second(optimizer)]
+        return lr_scheduler.SequentialLR(optimizer, parts, [2])
+
+    store.save({"schedule": made(lambda o: lr_scheduler.StepLR(o, 3))})
+    store.restore({"schedule": made(lambda o: lr_scheduler.StepLR(o, 3))})
+    with pytest.raises(ckptdb.FailedPrecondition, match=r"has \['step_size'\]"):
+        store.restore({"schedule": made(lambda o: lr_scheduler.ExponentialLR(o, 0.5))})
