@@ -29,7 +29,7 @@ from ._state import (
     names_of,
 )
 from ._targets import Targets
-from ._tensor_memory import storage_of, storages_of
+from ._tensor_memory import copied, storage_of, storages_of
 
 Finish = Callable[[], Any]
 
@@ -65,6 +65,7 @@ class Restore:
         self._misfits: dict[str, str] = {}
         self._reading = False  # a value alone, without one that it replaces
         self._remade = False  # values that load_state_dict takes
+        self._copies = False  # of live tensors, for such values
         self._finish: dict[str, Finish] = {}
         self._with_object: set[str] = set()
 
@@ -302,7 +303,8 @@ class Restore:
 
     def _plan_tensor(self, kind: str, live: Any, name: str) -> Finish:
         if _arrays.is_array(live):
-            return self.targets.add(name, live)
+            put = self.targets.add(name, live)
+            return (lambda: copied(put())) if self._copies else put
         if self._keeps(live):
             return self._plan_unlike({"$tensor": kind}, live, name)
         form = self._forms.get(name)
@@ -348,9 +350,7 @@ class Restore:
         fresh = set() if groups is None else self._fresh(node, state, name)
         live_state = fitting(state, self._forms, name, self._loads_tensor)
         self._add_late_state(live, live_state, f"{name}.state.", places)
-        outer, self._remade = self._remade, True
-        build = self._plan(node, live_state, name)
-        self._remade = outer
+        build = self._plan_remade(node, live_state, name, copies=groups is None)
 
         def finish() -> Any:
             restored = build()
@@ -365,6 +365,18 @@ class Restore:
             return live
 
         return finish
+
+    def _plan_remade(
+        self, node: Any, live_state: Any, name: str, copies: bool
+    ) -> Finish:
+        """Plans a state dictionary for `load_state_dict`. With `copies` it has no live
+        tensors, which an object may reset before it uses the values. Those of optimizers
+        are large, and replaced."""
+        outer = self._remade, self._copies
+        self._remade, self._copies = True, copies
+        build = self._plan(node, live_state, name)
+        self._remade, self._copies = outer
+        return build
 
     def _fresh(self, node: Any, state: Mapping[Any, Any], name: str) -> set[Any]:
         """The parameters without state in a live optimizer that do not get all of the

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import _arrays
 from ._errors import FailedPrecondition
-from ._shards import local_of
+from ._shards import is_sharded_tensor, local_of
 
 
 class Tie(NamedTuple):
@@ -57,6 +57,20 @@ def put_on_device(value: Any, restored: Any) -> Any:
         with sys.modules["torch"].no_grad():
             value.detach().copy_(restored)
     return value
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array of PyTorch or NumPy, on its device; others as they are."""
+    if _arrays.is_numpy(value):
+        return value.copy(order="K")
+    if not _arrays.is_torch(value) or is_sharded_tensor(value):
+        return value
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        copy = value.detach().clone()
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(copy, value.requires_grad)
+    return copy.requires_grad_(value.requires_grad)
 
 
 def storage_of(tensor: Any) -> Any:

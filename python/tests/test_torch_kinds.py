@@ -204,3 +204,33 @@ def test_an_expanded_tensor(path, store):
     state = {"model": model(0.0)}
     with pytest.raises(ckptdb.Error, match="clone"):
         store.restore(state)
+
+
+class Metric:
+    """An object that resets its tensors before it loads others into them."""
+
+    def __init__(self, value, kind="torch"):
+        array = torch.full((3,), float(value))
+        self.sums = array if kind == "torch" else array.numpy()
+        self.parts = {"counts": [self.sums + 1]}
+
+    def state_dict(self):
+        return {"sums": self.sums, "parts": self.parts}
+
+    def load_state_dict(self, state):
+        self.sums[:] = 0
+        self.sums += state["sums"]
+        counts = self.parts["counts"][0]
+        counts[:] = 0
+        counts += state["parts"]["counts"][0]
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_objects_may_reset_their_tensors_before_they_load(path, kind):
+    with ckptdb.Manager(path, {"metric": Metric(5, kind)}) as manager:
+        manager.save()
+    metric = Metric(1, kind)
+    with ckptdb.Manager(path, {"metric": metric}, read_only=True) as manager:
+        manager.restore()
+    assert metric.sums.tolist() == [5, 5, 5]
+    assert metric.parts["counts"][0].tolist() == [6, 6, 6]
