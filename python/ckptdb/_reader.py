@@ -183,6 +183,12 @@ class Step(Closing):
     def _missing(self, what: str, name: str) -> NotFound:
         import difflib
 
+        if what != "blob" and self._find("blob", name) is not None:
+            return NotFound(
+                f'"{name}" of step {self.record.step} is a blob, such as DCP makes of '
+                f'an object, and not a value that a manager saved; read its bytes with '
+                f"Step.read_blob, or what DCP saved with dcp.load"
+            )
         names = [i.name.removeprefix("extra/") for i in self.items()]
         near = difflib.get_close_matches(name, names, 1)
         hint = f'; did you mean "{near[0]}"?' if near else ""

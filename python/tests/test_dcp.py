@@ -133,6 +133,16 @@ def _file(data):
     return io.BytesIO(data)
 
 
+def test_an_object_is_named_as_such_to_a_reader(path):
+    save({"epoch": 3, "weight": torch.ones(2)}, path)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        with pytest.raises(ckptdb.NotFound, match='"epoch" of step 1 is a blob.*dcp'):
+            step.read("epoch")
+        with pytest.raises(ckptdb.NotFound, match='no item "epok"; did you mean'):
+            step.read("epok")
+
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_each_dtype_is_restored_bit_for_bit(path, dtype):
     whole = torch.arange(0, 96, dtype=torch.uint8).view(dtype)
