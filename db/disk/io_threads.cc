@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -39,7 +39,7 @@ class Threads {
   bool Start() {
     try {
       std::thread([this] { Serve(); }).detach();
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for it
       return false;
     }
     return true;
