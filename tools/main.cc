@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ckptdb command.
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <exception>
 #include <iostream>
 
@@ -10,8 +12,24 @@
 #include "tools/interrupt.h"
 #include "tools/terminal.h"
 
+namespace {
+
+// A descriptor that the caller has closed would be given to the next file that
+// is opened, such as one of a store, and output would be written into it. Here
+// it becomes one that can neither be read nor written.
+void HoldStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) static_cast<void>(open("/", O_PATH));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using ckptdb::tool::ExitCode;
+  HoldStandardStreams();
+  // Beyond the limit on the size of a file, a write then fails with EFBIG.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::ostream* terminal = isatty(STDERR_FILENO) == 1 ? &std::cerr : nullptr;
   ckptdb::tool::SetTerminalStyle(ckptdb::tool::StandardOutputStyle());
   ckptdb::UrlOptions urls;

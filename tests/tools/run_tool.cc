@@ -44,6 +44,7 @@ bool BecomeNobody() {
            ? unsetenv("CKPTDB_STORE")
            : setenv("CKPTDB_STORE", setting.store_variable.c_str(), 1)) == 0 &&
       (!setting.as_nobody || BecomeNobody());
+  if (setting.closed) close(STDOUT_FILENO);
   if (ready) execv(CKPTDB_TOOL_PATH, arguments.data());
   _exit(kCannotRun);
 }

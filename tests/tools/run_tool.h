@@ -35,6 +35,7 @@ struct ToolSetting {
   std::optional<std::chrono::microseconds> kill_after = std::nullopt;
   int signal = 9;
   bool as_nobody = false;  // another user than root
+  bool closed = false;     // standard output is closed
 };
 
 // The path of the built command.

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which store the command opens, and its errors if it cannot.
+#include <sys/wait.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -59,6 +64,38 @@ TEST_F(ToolUsage, FailsWhenTheOutputCannotBeWritten) {
       RunTool({"ls", "-s", path()}, {.out_path = "/dev/full"});
   EXPECT_EQ(result.code, 5);
   EXPECT_EQ(result.err, "ckptdb: ls: cannot write to standard output\n");
+}
+
+// The descriptor of a closed output is given to the first file that is opened,
+// such as LOCK.
+class ToolClosedOutput : public DeltaFixture {};
+
+TEST_F(ToolClosedOutput, IsNotWrittenIntoTheStore) {
+  const ToolResult folded =
+      RunTool({"fold", "400", "-s", path()}, {.closed = true});
+  EXPECT_EQ(folded.code, 5);
+  EXPECT_EQ(folded.err, "ckptdb: fold: cannot write to standard output\n");
+  EXPECT_EQ(RunJson("show 400")["kind"], "full");
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(path())) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(bytes, Not(HasSubstr("before: "))) << entry.path();
+  }
+}
+
+// A process that exceeds its limit on the size of a file receives SIGXFSZ,
+// which would end it.
+TEST_F(ToolClosedOutput, LimitOnTheSizeOfFilesIsAnError) {
+  const std::string out = dir_.path() + "/out";
+  const std::string command =
+      absl::StrCat("ulimit -c 0; ulimit -f 0; exec ", ToolPath(),
+                   " export 100 -s ", path(), " --npz ", out, " 2>/dev/null");
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(ToolVersion, EqualsTheVersionOfTheBuild) {
