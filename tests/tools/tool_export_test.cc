@@ -95,6 +95,20 @@ TEST_F(ToolExport, SaysWhatIsMissing) {
             HasSubstr("1 blobs are not exported"), "");
 }
 
+// Other libraries refuse a file of safetensors with such an array.
+TEST_F(ToolExport, RefusesAnArrayNamedAsTheMetadataOfSafetensors) {
+  const float value = 1;
+  RankState state;
+  state.AddTensor("__metadata__", TensorView::Of(&value, {}));
+  Own();
+  ASSERT_OK(store_->Save({.step = 500}, state));
+  Disown();
+  ExpectFails("export 500 --safetensors " + out(), 1,
+              AllOf(HasSubstr("__metadata__"), HasSubstr("--npz")));
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_EQ(Run("export 500 --npz " + out()).code, 0);
+}
+
 TEST_F(ToolExport, OverwritesOnlyIfForced) {
   ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
   const std::string before = TextOf(out() + "/step-100.npz");

@@ -207,6 +207,13 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> NewSafetensorsFilesWriter(
     OutputFolder* folder, const std::vector<ArraySpec>& arrays,
     const std::vector<SafetensorsFile>& files,
     const std::map<std::string, std::string>& metadata) {
+  for (const ArraySpec& array : arrays) {
+    if (array.name != kSafetensorsMetadataKey) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a file of safetensors cannot contain an array \"", array.name,
+        "\", because the format reserves this name; export it with --npz or "
+        "--npy, or the others by a GLOB"));
+  }
   std::vector<Place> places(arrays.size());
   for (const SafetensorsFile& file : files) {
     std::vector<ArraySpec> specs;

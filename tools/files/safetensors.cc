@@ -23,7 +23,6 @@ using FileJson = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kHeaderAlignment = 8;
-constexpr absl::string_view kMetadataKey = "__metadata__";
 
 // Indexed by dtype.
 constexpr std::array<absl::string_view, kDTypes> kSafetensorsNames = {
@@ -164,7 +163,8 @@ absl::StatusOr<FileArray> ParseArray(const std::string& name,
 
 absl::Status ParseMetadata(const FileJson& json,
                            std::map<std::string, std::string>* metadata) {
-  if (!json.is_object()) return Bad(kMetadataKey, "is not an object");
+  if (!json.is_object())
+    return Bad(kSafetensorsMetadataKey, "is not an object");
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) return Bad(key, "metadata that is not a string");
     (*metadata)[key] = value.get<std::string>();
@@ -222,7 +222,7 @@ absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file) {
   const absl::string_view data = file.substr(kLengthBytes + text.size());
   Safetensors parsed;
   for (const auto& [name, value] : json.items()) {
-    if (name == kMetadataKey) {
+    if (name == kSafetensorsMetadataKey) {
       CKPTDB_RETURN_IF_ERROR(ParseMetadata(value, &parsed.metadata));
       continue;
     }
@@ -242,7 +242,7 @@ std::string SafetensorsHeader(
     absl::Span<const ArraySpec> arrays,
     const std::map<std::string, std::string>& metadata) {
   FileJson json = FileJson::object();
-  if (!metadata.empty()) json[std::string(kMetadataKey)] = metadata;
+  if (!metadata.empty()) json[std::string(kSafetensorsMetadataKey)] = metadata;
   uint64_t at = 0;
   for (const ArraySpec& array : arrays) {
     json[array.name] = {

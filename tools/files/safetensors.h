@@ -19,6 +19,9 @@ namespace ckptdb::tool {
 // The format's own limit.
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
+// The header's key for the file's metadata, so no array has this name.
+inline constexpr absl::string_view kSafetensorsMetadataKey = "__metadata__";
+
 struct Safetensors {
   std::vector<FileArray> arrays;  // in the order of their data, in the file
   std::map<std::string, std::string> metadata;
