@@ -169,12 +169,17 @@ Json NumberJson(double number) {
   return number > 0 ? "inf" : "-inf";
 }
 
-// Names may contain any bytes, but JSON must be UTF-8: other bytes are
+// Paths may contain any bytes, but JSON must be UTF-8: other bytes are
 // replaced.
 void PrintJson(const Json& document, std::ostream* out) {
   *out << PrintableJson(
               document.dump(2, ' ', false, Json::error_handler_t::replace))
        << '\n';
+}
+
+std::string LineOfJson(const Json& document) {
+  return PrintableJson(
+      document.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace ckptdb::tool

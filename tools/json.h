@@ -46,6 +46,9 @@ Json NumberJson(double number);
 // Prints one document and a newline. Bytes that are not UTF-8 become U+FFFD.
 void PrintJson(const Json& document, std::ostream* out);
 
+// Returns the same document on one line, without a newline.
+std::string LineOfJson(const Json& document);
+
 inline std::string Str(absl::string_view text) { return std::string(text); }
 
 }  // namespace ckptdb::tool

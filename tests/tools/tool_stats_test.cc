@@ -133,6 +133,14 @@ TEST_F(ToolStats, OfAnEmptyStore) {
   EXPECT_EQ(RunLine("watch --count 1 -s " + empty).out, "");
 }
 
+TEST_F(ToolStats, WatchesAStoreWhosePathIsNotUtf8) {
+  const std::string other = dir_.path() + "/\xff";
+  ASSERT_OK(Store::Open(other).status());
+  const ToolResult watched = RunLine("watch --count 1 --json -s " + other);
+  EXPECT_EQ(watched.code, 0) << watched.err;
+  EXPECT_EQ(watched.Json()["store"], dir_.path() + "/\xef\xbf\xbd");
+}
+
 TEST(SparklineTest, DrawsTheMeansOfItsParts) {
   EXPECT_EQ(tool::Sparkline({0, 7, 3.5}, 10), "▁█▅");
   EXPECT_EQ(tool::Sparkline({5, 5}, 10), "▁▁");

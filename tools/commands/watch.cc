@@ -217,7 +217,7 @@ absl::Status WatchCommand::Look(const Context& context, Reader* reader,
       context.out == &std::cout && isatty(STDOUT_FILENO) == 1 && !context.json;
   if (draws) return Draw(context, *reader, *seen);
   if (context.json) {
-    *context.out << SeenJson(context, *reader, *seen).dump() << std::endl;
+    *context.out << LineOfJson(SeenJson(context, *reader, *seen)) << std::endl;
   } else {
     PrintLines(*seen, context.out);
   }
