@@ -47,6 +47,17 @@ TEST_F(ToolRepair, OfAWholeStoreChangesNothing) {
   EXPECT_EQ(BytesBelow(path()), before);
 }
 
+// As in `latest`, the clock does not decide.
+TEST_F(ToolRepair, NewestWholeStepIsTheOneThatWasSavedLast) {
+  Own();
+  RankState state;
+  state.AddBlob("b", "bytes");
+  ASSERT_OK(store_->Save({.step = 400, .committed_at_micros = 1000}, state));
+  Disown();
+  EXPECT_EQ(RunJson("show latest")["step"], 400);
+  EXPECT_EQ(RunJson("repair")["newest_whole_step"], 400);
+}
+
 TEST_F(ToolRepair, RemovesDamagedStepsOnlyWithYes) {
   FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);
   const Json found = FindDamage();

@@ -190,14 +190,16 @@ void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
     if (IsGone(status)) continue;  // a trainer has retired it
     findings->steps.push_back({std::move(record), ReadingStatus(status)});
   }
-  int64_t newest_micros = -1;
+  // As for `latest`, attempts are compared: a clock may be set back, and a copy
+  // keeps its source's time.
+  uint32_t newest_attempt = 0;
   for (const ExaminedStep& step : findings->steps) {
-    const int64_t micros = step.record.committed_at_micros;
+    const uint32_t attempt = StateOf(step.record).attempt;
     if (!step.status.ok() || step.record.quarantined ||
-        micros < newest_micros) {
+        attempt < newest_attempt) {
       continue;
     }
-    newest_micros = micros;
+    newest_attempt = attempt;
     findings->newest_whole = step.record.version.step;
   }
 }
