@@ -41,19 +41,6 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
                    context.store_given ? "" : "; set --store or CKPTDB_STORE"));
 }
 
-// Uses the existing modes of the store, which its trainer may have opened to
-// other users. The store's owner may write even if it was made read-only.
-void KeepModes(const std::string& store, StoreOptions* options) {
-  constexpr mode_t kModeBits = 07777;
-  struct stat found {};
-  if (stat((store + "/db").c_str(), &found) == 0) {
-    options->directory_mode = (found.st_mode & kModeBits) | S_IRWXU;
-  }
-  if (stat((store + "/db/CURRENT").c_str(), &found) == 0) {
-    options->file_mode = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
-  }
-}
-
 // Warns if the user who owns the store's folder cannot read the files that the
 // command writes. In a folder with S_ISGID they have the folder's group.
 void WarnOfUser(const Context& context, const StoreOptions& options) {
@@ -83,6 +70,18 @@ void WarnOf(const std::vector<std::string>& bad_files, const Context& context) {
 }
 
 }  // namespace
+
+// The store's owner may write even if it was made read-only.
+void KeepModes(const std::string& store, StoreOptions* options) {
+  constexpr mode_t kModeBits = 07777;
+  struct stat found {};
+  if (stat((store + "/db").c_str(), &found) == 0) {
+    options->directory_mode = (found.st_mode & kModeBits) | S_IRWXU;
+  }
+  if (stat((store + "/db/CURRENT").c_str(), &found) == 0) {
+    options->file_mode = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
   const ProgressLine progress(context.terminal,

@@ -29,6 +29,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(
     const Context& context, bool create = false,
     uint64_t reserve_bytes = StoreOptions().reserve_bytes);
 
+// Sets the modes of new files to those of the store's existing files, which its
+// trainer may have opened to other users.
+void KeepModes(const std::string& store, StoreOptions* options);
+
 // Opens the step that `text` names: a number, or "latest". `reader` must
 // outlive it.
 absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,

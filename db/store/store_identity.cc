@@ -10,6 +10,7 @@
 #include "db/disk/rocks_status.h"
 #include "db/store.h"
 #include "db/store/store_folder.h"
+#include "db/store/store_snapshot.h"
 #include "schema/bytes/keys.h"
 #include "schema/records/records.h"
 #include "schema/status.h"
@@ -17,8 +18,12 @@
 namespace ckptdb::internal {
 namespace {
 
-StoreOptions IdentityOptions() {
+// New files get the modes of existing ones.
+StoreOptions IdentityOptions(const std::string& path) {
+  const FileModes modes = ModesOfStore(path);
   StoreOptions options;
+  options.directory_mode = modes.directory;
+  options.file_mode = modes.file;
   options.create_if_missing = false;
   options.background_sweep = false;
   return options;
@@ -67,12 +72,12 @@ absl::Status PutRecord(const KeyedRecord& keyed, const Database& database,
 absl::Status ChangeStoreIdentity(const std::string& path) {
   {
     CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
-                            Store::Open(path, IdentityOptions()));
+                            Store::Open(path, IdentityOptions(path)));
     CKPTDB_RETURN_IF_ERROR(store->TakePosts());
     CKPTDB_RETURN_IF_ERROR(store->Close());
   }
   CKPTDB_ASSIGN_OR_RETURN(StoreFolder::Opened opened,
-                          StoreFolder::Open(path, IdentityOptions()));
+                          StoreFolder::Open(path, IdentityOptions(path)));
   const Database& database = opened.folder->database();
   RootRecord root = opened.records.root;
   root.uuid = NewUuid();

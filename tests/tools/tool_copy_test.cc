@@ -169,6 +169,34 @@ TEST_F(CopyFixture, ShardingsStayAsDeclared) {
   }
 }
 
+// Other users, such as servers, read the copy as they read the source.
+TEST_F(CopyFixture, FilesKeepTheModesOfTheSource) {
+  constexpr auto kShared = fs::perms::owner_read | fs::perms::owner_write |
+                           fs::perms::group_read | fs::perms::others_read;
+  StoreOptions options;
+  options.directory_mode = 0755;
+  options.file_mode = 0644;
+  const std::string shared = dir_.path() + "/shared";
+  {
+    RankState state;
+    state.AddBlob("b", "bytes");
+    ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(shared, options));
+    ASSERT_OK(store->Save({.step = 1}, state));
+    ASSERT_OK(store->Save({.step = 2}, state));
+  }
+  Copy(shared + ":1", target());
+  ASSERT_EQ(RunLine("backup " + dir_.path() + "/backups -s " + shared).code, 0);
+  ASSERT_EQ(RunLine("restore-backup " + dir_.path() + "/backups " +
+                    dir_.path() + "/restored")
+                .code,
+            0);
+  for (const std::string& copy : {target(), dir_.path() + "/restored"}) {
+    for (const auto& entry : fs::directory_iterator(copy + "/db")) {
+      EXPECT_EQ(entry.status().permissions() & kShared, kShared) << entry;
+    }
+  }
+}
+
 TEST_F(CopyFixture, NamesWhatIsWrong) {
   EXPECT_EQ(RunLine("copy " + path() + ":999 " + target()).code, 2);
   EXPECT_FALSE(fs::exists(target()));

@@ -115,10 +115,11 @@ absl::Status CheckNotQuarantined(const std::string& store,
       step, " -s ", store, "\""));
 }
 
-StoreOptions Quiet() {
+StoreOptions Quiet(const std::string& path) {
   StoreOptions options;
   options.create_if_missing = false;
   options.background_sweep = false;
+  KeepModes(path, &options);
   return options;
 }
 
@@ -127,7 +128,7 @@ StoreOptions Quiet() {
 absl::Status Trim(const std::string& path, const std::string& from_path,
                   const StepReader& from, bool flatten) {
   const int64_t kept = from.record().version.step;
-  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, Quiet()));
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, Quiet(path)));
   for (const StepRecord& record : store->Steps()) {
     const int64_t step = record.version.step;
     if (step == kept) continue;
