@@ -47,17 +47,35 @@ absl::StatusOr<ScratchFile> ScratchFile::Make(const std::string& folder,
   if (::ftruncate(file, static_cast<off_t>(size)) == 0) {
     mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   }
-  const int error = errno;
-  ::close(file);
-  if (mapped == MAP_FAILED) return ScratchError(folder, error);
-  return ScratchFile(static_cast<char*>(mapped), size);
+  if (mapped == MAP_FAILED) {
+    absl::Status failed = ScratchError(folder, errno);
+    ::close(file);
+    return failed;
+  }
+  return ScratchFile(folder, file, static_cast<char*>(mapped), size);
+}
+
+absl::Status ScratchFile::Reserve(uint64_t at, uint64_t bytes) const {
+  if (bytes == 0) return absl::OkStatus();
+  // Writes to the file where a file system cannot allocate.
+  const int error = ::posix_fallocate(file_, static_cast<off_t>(at),
+                                      static_cast<off_t>(bytes));
+  return error == 0 ? absl::OkStatus() : ScratchError(folder_, error);
+}
+
+void ScratchFile::EndReserving() {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+    : folder_(std::move(other.folder_)),
+      file_(std::exchange(other.file_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(other.bytes_) {}
 
 ScratchFile::~ScratchFile() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
+  EndReserving();
 }
 
 }  // namespace ckptdb::tool

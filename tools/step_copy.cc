@@ -53,8 +53,12 @@ class CopiedRows : public RowSink {
       return absl::InternalError(
           absl::StrCat("more than ", most_rows_, " rows"));
     }
+    CKPTDB_RETURN_IF_ERROR(
+        files_[0].Reserve(at * sizeof(int64_t), count * sizeof(int64_t)));
     std::memcpy(ids() + at, batch.ids.data(), count * sizeof(int64_t));
     for (size_t s = 0; s < row_bytes_.size(); ++s) {
+      CKPTDB_RETURN_IF_ERROR(
+          files_[s + 1].Reserve(at * row_bytes_[s], count * row_bytes_[s]));
       std::memcpy(files_[s + 1].data() + at * row_bytes_[s], batch.slots[s],
                   count * row_bytes_[s]);
     }
@@ -63,6 +67,7 @@ class CopiedRows : public RowSink {
 
   // Call after the scan.
   const RowSource* Source() {
+    for (ScratchFile& file : files_) file.EndReserving();
     std::vector<RowBlock::SlotValues> values;
     for (size_t s = 0; s < row_bytes_.size(); ++s) {
       values.push_back({files_[s + 1].data(), row_bytes_[s]});
@@ -131,6 +136,8 @@ class RankCopy {
 absl::Status RankCopy::AddTensor(const Item& item) {
   CKPTDB_ASSIGN_OR_RETURN(ScratchFile memory,
                           ScratchFile::Make(Scratch(), item.raw_bytes));
+  CKPTDB_RETURN_IF_ERROR(memory.Reserve(0, item.raw_bytes));
+  memory.EndReserving();
   CKPTDB_RETURN_IF_ERROR(from_.ReadTensorPart(item.name, item.offset,
                                               item.shape, memory.data(),
                                               item.raw_bytes, Reading()));

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb copy: to new and existing stores, with and without chains.
+#include <sys/mount.h>
+
 #include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "db/state.h"
 #include "schema/status.h"
+#include "tests/support/forked.h"
+#include "tests/support/name_space.h"
 #include "tests/support/seed.h"
 #include "tests/support/source_folder.h"
 #include "tests/tools/store_bytes.h"
@@ -258,6 +263,37 @@ TEST_F(CopyFixture, TheRetentionOfTheSourceStaysThere) {
   ASSERT_OK_AND_ASSIGN(const StepRecord copy, reader->FindStep(900));
   spec.user_metadata.erase("ckptdb.retention");
   EXPECT_EQ(copy.user_metadata, spec.user_metadata);
+}
+
+// The contents are first written to memory in files of the target.
+TEST_F(CopyFixture, AFullDiskIsAnErrorAndLeavesNothing) {
+  constexpr int64_t kElements = int64_t{26} << 20;  // zeros take no space here
+  {
+    const std::vector<float> zeros(kElements);
+    RankState state;
+    state.AddTensor("big", TensorView::Of(zeros.data(), {kElements}),
+                    Codec::kLz4);
+    Own();
+    ASSERT_OK(store_->Save({.step = 900}, state));
+    Disown();
+  }
+  fs::create_directory(target());
+  ExpectInChild([&]() -> std::string {
+    // More than the reserve of 64 MiB, and less than that and the contents.
+    if (!EnterNameSpace().ok() ||
+        mount("none", target().c_str(), "tmpfs", 0, "size=90m") != 0) {
+      return "";  // may not mount
+    }
+    const std::string small = target() + "/store";
+    ToolResult result = RunLine("copy " + deltas() + " " + small);
+    if (result.code != 0) return result.err;
+    result = RunLine("copy " + path() + ":900 " + small);
+    if (result.code != 5 || result.err.find("No space") == std::string::npos) {
+      return absl::StrCat(result.code, " ", result.err);
+    }
+    result = RunLine("ls --json -s " + small);
+    return result.Json()["steps"].size() == 1 ? "" : result.out;
+  });
 }
 
 TEST_F(CopyFixture, KilledLeavesNothing) {
