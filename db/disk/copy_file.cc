@@ -63,7 +63,7 @@ absl::StatusOr<CopiedBytes> ReadParts(
 absl::StatusOr<CopiedBytes> CopyFile(FileSystem* files, const std::string& from,
                                      const std::string& to, uint64_t max_bytes,
                                      const OnBytes& on_bytes, bool sync) {
-  const std::string temporary = to + ".copying";
+  const std::string temporary = absl::StrCat(to, kCopyingSuffix);
   const std::string text = absl::StrCat("writing \"", to, "\"");
   std::unique_ptr<rocksdb::FSWritableFile> file;
   CKPTDB_RETURN_IF_ERROR(FromRocks(

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace ckptdb::internal {
 
@@ -22,6 +23,9 @@ struct CopiedBytes {
   uint64_t bytes = 0;
   uint64_t hash = 0;  // XXH3-64
 };
+
+// The end of the name of a file that is not copied completely.
+inline constexpr absl::string_view kCopyingSuffix = ".copying";
 
 // Copies the first `max_bytes` bytes of a file to `to`, which is replaced
 // atomically, and is durable unless `sync` is false. Returns NotFound if `from`

@@ -6,6 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "db/backup.h"
 #include "db/base/call_guard.h"
 #include "db/base/home_process.h"
@@ -63,13 +65,20 @@ absl::StatusOr<Target> CheckTarget(
   return target;
 }
 
+// Whether a killed call may leave this entry, beside those of a store.
+bool IsLeftover(absl::string_view name) {
+  if (IsTemporaryName(name) || name == kLinkProbeName) return true;
+  return absl::ConsumeSuffix(&name, kCopyingSuffix) &&
+         IsStoreName(std::string(name));
+}
+
 // Returns an error if the folder for the unfinished copy has anything but what
 // an interrupted call leaves there: a part of the copy, or the replaced store.
 absl::Status CheckIsRemainder(rocksdb::FileSystem* files,
                               const std::string& unfinished) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, unfinished));
   for (const std::string& name : names) {
-    if (IsStoreName(name) || IsTemporaryName(name)) continue;
+    if (IsStoreName(name) || IsLeftover(name)) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", unfinished, "/", name,
         "\" is not part of an interrupted copy; move it away, because copies "

@@ -13,18 +13,15 @@
 #include "db/disk/spare_space.h"
 #include "db/meta/lease.h"
 #include "db/rocks/database.h"
+#include "db/store/store_names.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// The small files in the store's top folder, and temporary ones that a process
-// left when it died in ReplaceFile.
+// The small files in the store's top folder.
 bool IsNote(absl::string_view name) {
   return name == "LOCK" || name == "OWNER" || name == "SHIPPED" ||
-         name == "WATERMARK" ||
-         (IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
-                                    absl::StartsWith(name, "SHIPPED.") ||
-                                    absl::StartsWith(name, "WATERMARK.")));
+         name == "WATERMARK" || IsTemporaryNote(name);
 }
 
 class FolderMeasurer {

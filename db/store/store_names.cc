@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/disk/files.h"
 #include "db/rocks/find_database.h"
@@ -24,11 +25,17 @@ bool IsStoreName(const std::string& name) {
          kStoreNames.end();
 }
 
+bool IsTemporaryNote(absl::string_view name) {
+  return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
+                                   absl::StartsWith(name, "SHIPPED.") ||
+                                   absl::StartsWith(name, "WATERMARK."));
+}
+
 absl::Status CheckIsStore(const std::shared_ptr<rocksdb::FileSystem>& files,
                           const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
   for (const std::string& name : names) {
-    if (IsStoreName(name)) continue;
+    if (IsStoreName(name) || IsTemporaryNote(name)) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", path, "/", name,
         "\" does not belong to a store; move it away before replacing it"));

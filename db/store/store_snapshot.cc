@@ -88,7 +88,7 @@ absl::Status StoreSnapshot::ProbeLinks() {
   links_ = options_.links;
   if (!links_) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files_.get(), into_));
-  const std::string probe = To("probe");
+  const std::string probe = To(kLinkProbeName);
   links_ = LinkFile(files_.get(), From("db/CURRENT"), probe).ok();
   return RemoveFile(files_.get(), probe);
 }

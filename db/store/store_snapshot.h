@@ -96,6 +96,9 @@ class StoreSnapshot {
   uint64_t all_bytes_ = 0;
 };
 
+// A link that Take makes and removes, to find out whether links are possible.
+inline constexpr char kLinkProbeName[] = "probe";
+
 // Returns the modes of the store's folders and files, for its copy.
 FileModes ModesOfStore(const std::string& store);
 

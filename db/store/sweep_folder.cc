@@ -4,23 +4,15 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/paths.h"
 #include "db/disk/files.h"
 #include "db/rocks/database.h"
+#include "db/store/store_names.h"
 
 namespace ckptdb::internal {
 namespace {
-
-// Returns whether this is a temporary file of OWNER, SHIPPED or WATERMARK that
-// a process left when it died in ReplaceFile.
-bool IsTemporaryNote(absl::string_view name) {
-  return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
-                                   absl::StartsWith(name, "SHIPPED.") ||
-                                   absl::StartsWith(name, "WATERMARK."));
-}
 
 // Removes a temporary file that was last written over an hour ago.
 absl::Status RemoveAbandoned(rocksdb::FileSystem* files,

@@ -438,6 +438,30 @@ TEST_F(ToolBackup, RestoreRemovesNoFilesOfOthersFromItsFolder) {
   EXPECT_EQ(RunLine("restore-backup " + backup + " " + restored()).code, 0);
 }
 
+// A trainer that is killed may leave such a file.
+TEST_F(ToolBackup, RestoreReplacesAStoreWithATemporaryFile) {
+  const std::string backup = BackUp();
+  std::ofstream(path() + "/WATERMARK.76348440d4043f47.tmp") << "partly";
+  const ToolResult result =
+      RunLine("restore-backup " + backup + " " + path() + " --force");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(fs::exists(path() + "/WATERMARK.76348440d4043f47.tmp"));
+}
+
+// A call that is killed may leave these.
+TEST_F(ToolBackup, RestoreContinuesInAnUnfinishedFolder) {
+  const std::string backup = BackUp();
+  const std::string unfinished = restored() + ".unfinished/";
+  fs::create_directory(unfinished);
+  for (const char* const name : {"WATERMARK.copying", "probe", ".lock"}) {
+    std::ofstream(unfinished + name) << "partly";
+  }
+  const ToolResult result =
+      RunLine("restore-backup " + backup + " " + restored());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(fs::exists(unfinished));
+}
+
 TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
   std::mt19937_64 random(TestSeed());
   const std::string backup = BackUp();
