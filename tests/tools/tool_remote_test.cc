@@ -66,6 +66,17 @@ TEST_F(ToolRemote, FetchesTheNewestStepOrTheOneThatIsNamed) {
               HasSubstr("no step 7"));
 }
 
+// A sweep of the outer store would delete such a folder.
+TEST_F(ToolRemote, DoesNotFetchIntoAStore) {
+  RunJson("remote push " + url());
+  const std::string inside = path() + "/staging/7";
+  for (const std::string options : {"", " --update"}) {
+    ExpectFails("remote fetch " + url() + " " + inside + options, 1,
+                AllOf(HasSubstr(path()), HasSubstr("lies inside it")));
+  }
+  EXPECT_FALSE(fs::exists(inside));
+}
+
 TEST_F(ToolRemote, AddsStepsToAStore) {
   RunJson("remote push " + url());
   const std::string fetch = "remote fetch " + url() + " " + fetched();

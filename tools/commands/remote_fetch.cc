@@ -13,6 +13,7 @@
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/value_checks.h"
 
@@ -135,6 +136,7 @@ absl::StatusOr<FetchOptions> RemoteFetch::Options(const Shared& shared) const {
 
 absl::Status RemoteFetch::Run(const Context& context, const Shared& shared,
                               ObjectStore* remote) const {
+  CKPTDB_RETURN_IF_ERROR(CheckNotWithinStore(TargetOf(context)));
   CKPTDB_ASSIGN_OR_RETURN(FetchOptions options, Options(shared));
   if (shared.follow) return Follow(context, shared, options, remote);
   ProgressLine progress(context.terminal, "remote fetch");
