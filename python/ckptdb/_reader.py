@@ -186,7 +186,7 @@ class Step(Closing):
         if what != "blob" and self._find("blob", name) is not None:
             return NotFound(
                 f'"{name}" of step {self.record.step} is a blob, such as DCP makes of '
-                f'an object, and not a value that a manager saved; read its bytes with '
+                f"an object, and not a value that a manager saved; read its bytes with "
                 f"Step.read_blob, or what DCP saved with dcp.load"
             )
         names = [i.name.removeprefix("extra/") for i in self.items()]

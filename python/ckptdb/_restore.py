@@ -118,6 +118,7 @@ class Restore:
         the state unchanged: `add_all` checks what can be checked before."""
         self.targets.loaded = tensors
         self._differences.drop(self._with_object - objects.keys())
+        self.targets.put_overlaps(tensors)
         self.targets.check_ties(tensors)
         for name, live in list(state.items()):
             finish = self._finish.get(name)

@@ -11,7 +11,7 @@ from . import _arrays
 from ._devices import Devices, device_memory
 from ._shards import Shard, shards_of
 from ._state import TensorTuple, named, tensor_tuple
-from ._tensor_memory import Tie, place_of, put_on_device
+from ._tensor_memory import Overlap, Spans, Tie, place_of, put_on_device
 
 Finish = Callable[[], Any]
 
@@ -28,12 +28,16 @@ class Targets:
         self._world_size = world_size
         self._places: dict[Any, str] = {}  # of memory the first tensor with it
         self._ties: list[Tie] = []
+        self._spans = Spans()  # of tensors that are read in place
+        self._overlaps: list[Overlap] = []
         self._puts: dict[str, Finish] = {}  # by tensor
 
     def clear(self) -> None:
         """Releases references to the state."""
         self._puts.clear()
         self._ties.clear()
+        self._spans.clear()
+        self._overlaps.clear()
 
     def add(self, name: str, value: Any) -> Finish:
         """Registers memory for a tensor. The result puts it into `value`, or
@@ -54,15 +58,20 @@ class Targets:
         return self.register(name, parts, put_shards, value)
 
     def _apart(self, name: str, value: Any) -> tuple[_arrays.Memory, Finish]:
-        """Memory for a tensor. If it shares its memory with a registered tensor, it is
-        read into a copy, so that `check_ties` can compare the two stored values."""
+        """Memory for a tensor. If it shares memory with a registered tensor, it is read
+        into a copy, so that `check_ties` can compare the two stored values."""
         place = place_of(value)
-        first = name if place is None else self._places.setdefault(place, name)
-        if first == name:
+        if place is None:
+            return self._writable(value)
+        first = self._places.setdefault(place, name)
+        if first == name and self._spans.add(name, value):
             return self._writable(value)
         torch = sys.modules["torch"]
         copy = torch.empty_like(value.detach(), memory_format=torch.contiguous_format)
         memory, fill = self._writable(copy)
+        if first == name:
+            self._overlaps.append(Overlap(name, value, fill))
+            return memory, lambda: value  # by check_ties
         self._ties.append(Tie(first, name, value, fill))
 
         def put() -> Any:
@@ -85,6 +94,19 @@ class Targets:
                 continue
             self._puts[first]()
             tie.check(first)
+
+    def put_overlaps(self, tensors: set[str]) -> None:
+        """Restores the loaded tensors that overlap others, after these."""
+        loaded = [each for each in self._overlaps if each.name in tensors]
+        for number, each in enumerate(loaded):
+            found = self._spans.overlapping(each.value)
+            others = [(name, value) for name, value in found if name in tensors]
+            for name, _ in others:
+                self._puts[name]()
+            if not each.put(others):
+                continue
+            for before in loaded[:number]:
+                before.check(each)
 
     def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
         memory = device_memory(value, self._devices)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import bisect
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,13 +24,88 @@ class Tie(NamedTuple):
     def check(self, first: str) -> None:
         """Raises FailedPrecondition if the step's value differs from the one that was
         restored as `first`."""
-        left, right = _bytes_of(self.value), _bytes_of(self.fill())
-        if not sys.modules["torch"].equal(left, right):
-            raise FailedPrecondition(
-                f'"{first}" and "{self.name}" have the same memory, and the step '
-                "has different values for them; give them separate memory, or restore "
-                f'only one of them: evolve={{"exclude": ["{self.name}"]}}'
-            )
+        if not _equal(self.value, self.fill()):
+            raise _differ(first, self.name)
+
+
+class Overlap(NamedTuple):
+    """A tensor that shares some of its memory with others, such as a transposed one."""
+
+    name: str
+    value: Any
+    fill: Callable[[], Any]
+
+    def put(self, others: list[tuple[str, Any]]) -> bool:
+        """Copies the step's value into the tensor if it differs, which the result says.
+        Raises FailedPrecondition if that changes one of the others, which were restored
+        before."""
+        filled = self.fill()
+        if _equal(self.value, filled):
+            return False
+        before = [_bytes_of(other).clone() for _, other in others]
+        with sys.modules["torch"].no_grad():
+            self.value.detach().copy_(filled)
+        for (name, other), bytes_before in zip(others, before):
+            if not sys.modules["torch"].equal(bytes_before, _bytes_of(other)):
+                raise _differ(name, self.name)
+        return True
+
+    def check(self, last: Overlap) -> None:
+        """Raises FailedPrecondition if `last`, which was put later, has changed it."""
+        (start, end), (first, beyond) = _span(self.value), _span(last.value)
+        if start < beyond and first < end and not _equal(self.value, self.fill()):
+            raise _differ(self.name, last.name)
+
+
+def _differ(first: str, name: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        f'"{first}" and "{name}" have the same memory, and the step has different '
+        "values for them; give them separate memory, or restore only one of them: "
+        f'evolve={{"exclude": ["{name}"]}}'
+    )
+
+
+class Spans:
+    """Tensors of PyTorch by their addresses, which do not overlap."""
+
+    def __init__(self) -> None:
+        self._spans: dict[Any, list[tuple[int, int, str, Any]]] = {}  # by device
+
+    def add(self, name: str, value: Any) -> bool:
+        """Returns False if the value overlaps another tensor. Parts of one tensor never
+        do, even if their addresses alternate."""
+        found = self.overlapping(value)
+        if not found:
+            spans = self._spans.setdefault(value.device, [])
+            bisect.insort(spans, (*_span(value), name, value))
+        return all(other == name for other, _ in found)
+
+    def overlapping(self, value: Any) -> list[tuple[str, Any]]:
+        """The tensors whose addresses lie between those of this one."""
+        spans = self._spans.get(value.device, [])
+        start, end = _span(value)
+        at = bisect.bisect_left(spans, (start,))
+        if at > 0 and spans[at - 1][1] > start:
+            at -= 1
+        found = []
+        while at < len(spans) and spans[at][0] < end:
+            found.append(spans[at][2:])
+            at += 1
+        return found
+
+    def clear(self) -> None:
+        self._spans.clear()
+
+
+def _span(value: Any) -> tuple[int, int]:
+    start: int = value.data_ptr()
+    last = sum((n - 1) * s for n, s in zip(value.shape, value.stride()))
+    return start, start + (last + 1) * value.element_size()
+
+
+def _equal(left: Any, right: Any) -> bool:
+    equal: bool = sys.modules["torch"].equal(_bytes_of(left), _bytes_of(right))
+    return equal
 
 
 def _bytes_of(tensor: Any) -> Any:

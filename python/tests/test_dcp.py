@@ -142,7 +142,6 @@ def test_an_object_is_named_as_such_to_a_reader(path):
             step.read("epok")
 
 
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_each_dtype_is_restored_bit_for_bit(path, dtype):
     whole = torch.arange(0, 96, dtype=torch.uint8).view(dtype)

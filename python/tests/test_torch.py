@@ -321,6 +321,55 @@ def test_tied_weights_that_were_not_tied_in_the_step_are_named(store):
     assert_same(both, target)
 
 
+def _interleaved(base):
+    return {"left": base[:, :2], "right": base[:, 2:], "whole": base}
+
+
+OVERLAPS = {
+    "transposed": lambda base: {"a": base, "b": base.t()},
+    "other_shape": lambda base: {"a": base, "b": base.view(-1)},
+    "part": lambda base: {"a": base[0], "b": base},
+    "chain": lambda base: {"a": base[:3], "b": base[2:], "c": base.view(-1)[9:]},
+    "between": lambda base: {
+        "a": base[0],
+        "d": base[3],
+        "b": base.view(-1)[2:10],
+        "c": base.view(-1)[8:14],
+    },
+    "interleaved": _interleaved,
+}
+
+
+@pytest.mark.parametrize("views", list(OVERLAPS))
+def test_overlapping_tensors(store, views):
+    make = OVERLAPS[views]
+    values = torch.arange(16.0).reshape(4, 4)
+    store.save(make(values))
+    base = torch.zeros(4, 4)
+    store.restore(make(base))
+    assert_same(make(values), make(base))
+    # Of these the step has values that no shared memory can have.
+    apart = {name: each.contiguous().clone() for name, each in make(values).items()}
+    first, *_, last = apart
+    apart[last].view(-1)[0] += 1
+    store.save(apart)
+    with pytest.raises(ckptdb.FailedPrecondition, match="have the same memory"):
+        store.restore(make(torch.zeros(4, 4)))
+    base = torch.zeros(4, 4)
+    live = make(base)
+    store.restore(live, restore={"evolve": {"exclude": [n for n in live if n != last]}})
+    assert_same(apart[last], live[last])
+
+
+def test_views_without_common_elements_are_separate(store):
+    parts = {"a": torch.ones(3, 2), "b": torch.full((3, 2), 2.0)}
+    store.save(parts)
+    base = torch.zeros(3, 4)
+    live = {"a": base[:, ::2], "b": base[:, 1::2]}
+    store.restore(live)
+    assert_same(parts, live)
+
+
 def test_ties_are_compared_with_the_first_that_is_loaded(store):
     store.save({"b": torch.ones(2), "c": torch.full((2,), 3.0)})
     tied = torch.zeros(2)
