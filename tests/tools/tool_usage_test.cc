@@ -133,7 +133,7 @@ class ToolLatest : public ToolFixture {
     std::thread trainer([this] { Train(); });
     // Under a sanitizer, a command is ten times slower, and retries opening a
     // changing store as many times more often.
-    if (kSanitized) runs /= 10;
+    if (!IsLongRun()) runs /= kSanitized ? 10 : 4;
     for (int i = 0; i < runs; ++i) {
       const ToolResult result = Run(command);
       EXPECT_EQ(result.code, 0) << result.err;

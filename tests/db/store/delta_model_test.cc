@@ -441,7 +441,7 @@ class DeltaModelTest : public ::testing::Test {
 };
 
 TEST_F(DeltaModelTest, RandomOperations) {
-  const int few = kSanitized ? 500 : 2500;
+  const int few = kSanitized ? 500 : 1500;
   const int operations = IsLongRun() ? 20'000 : few;
   for (int i = 0; i < operations && !HasFailure(); ++i) {
     SCOPED_TRACE("operation " + std::to_string(i));
