@@ -296,9 +296,8 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   report.store =
       opener_.IsOwn(request.path) ? parts_.options.path : request.path;
   DescribeRestore(opened, *plan, &report);
-  CKPTDB_RETURN_IF_ERROR(
-      NoteRestored(step, *plan, report.store,
-                   request.mode == LiveTable::RestoreMode::kMerge));
+  NoteRestored(step, *plan, report.store,
+               request.mode == LiveTable::RestoreMode::kMerge);
   parts_.lineage->EndWriting();
   return report;
 }
@@ -359,24 +358,20 @@ absl::Status Restorer::CheckRestore(const LoadPlan& plan,
   return plan.CheckCapacities();
 }
 
-absl::Status Restorer::NoteRestored(const StepReader& step,
-                                    const LoadPlan& plan,
-                                    const std::string& path, bool merged) {
+void Restorer::NoteRestored(const StepReader& step, const LoadPlan& plan,
+                            const std::string& path, bool merged) {
   SaveLineage* const lineage = parts_.lineage;
   // A step of another store cannot be the parent of a step in this one.
   if (path != parts_.options.path) {
-    lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
-    return absl::OkStatus();
+    return lineage->ClearParent(
+        absl::StrCat("the model was loaded from ", path));
   }
   lineage->SetParent(step.record(), plan.DifferingTables(parts_.model),
                      parts_.store);
-  if (parts_.feed != nullptr) {
-    // Earlier marks are in the step.
-    CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
-  }
+  // Earlier marks are in the step.
+  if (parts_.feed != nullptr) parts_.feed->Drop();
   // Rows that the model had before are not in the step.
   if (merged) lineage->RequireBase("a restore was merged into the model");
-  return absl::OkStatus();
 }
 
 absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,

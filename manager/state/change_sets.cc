@@ -57,16 +57,32 @@ ChangeFeed::~ChangeFeed() {
   }
 }
 
+absl::StatusOr<ChangeTracker::Changes> ChangeFeed::TakeFrom(Joined* joined) {
+  // Read before taking the changes: a restore in between counts for the next
+  // set.
+  const uint64_t restores = RestoreCounts::Global().Count(joined->tracker);
+  absl::StatusOr<ChangeTracker::Changes> taken =
+      CallGuarded("ChangeTracker::Take",
+                  [&] { return joined->tracker->Take(joined->consumer); });
+  if (!taken.ok()) {
+    NoteLost("taking its changes", taken.status(), joined);
+    return taken;
+  }
+  std::string incomplete = std::exchange(joined->incomplete, {});
+  if (std::exchange(joined->restores, restores) != restores) {
+    incomplete = kRestored;
+  }
+  if (incomplete.empty()) return taken;
+  taken->complete = false;
+  taken->reason = std::move(incomplete);
+  return taken;
+}
+
 absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   ChangeSets sets(joined_.size());
   for (size_t t = 0; t < joined_.size(); ++t) {
     if (!joined_[t].has_value()) continue;
-    Joined& joined = *joined_[t];
-    // Read before taking the changes: a restore in between counts for the next
-    // set.
-    const uint64_t restores = RestoreCounts::Global().Count(joined.tracker);
-    absl::StatusOr<ChangeTracker::Changes> taken =
-        joined.tracker->Take(joined.consumer);
+    absl::StatusOr<ChangeTracker::Changes> taken = TakeFrom(&*joined_[t]);
     if (!taken.ok()) {
       // Returns the changes of the other tables, which the next save would
       // otherwise lack.
@@ -74,11 +90,14 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
       return taken.status();
     }
     sets[t] = *std::move(taken);
-    if (std::exchange(joined.restores, restores) == restores) continue;
-    sets[t]->complete = false;
-    sets[t]->reason = kRestored;
   }
   return sets;
+}
+
+void ChangeFeed::Drop() {
+  for (std::optional<Joined>& joined : joined_) {
+    if (joined.has_value()) TakeFrom(&*joined).IgnoreError();
+  }
 }
 
 // Returns the other tables' marks even if one table fails.
@@ -86,13 +105,23 @@ absl::Status ChangeFeed::Return(ChangeSets sets) {
   absl::Status all;
   for (size_t t = 0; t < sets.size(); ++t) {
     if (!sets[t].has_value()) continue;
-    // Makes the next set incomplete, too, by storing a count that differs from
-    // the current one.
-    if (sets[t]->reason == kRestored) --joined_[t]->restores;
-    all.Update(
-        joined_[t]->tracker->Return(joined_[t]->consumer, *std::move(sets[t])));
+    Joined& joined = *joined_[t];
+    // The tracker may not know that the set was incomplete.
+    if (!sets[t]->complete) joined.incomplete = sets[t]->reason;
+    const absl::Status returned = CallGuarded("ChangeTracker::Return", [&] {
+      return joined.tracker->Return(joined.consumer, *std::move(sets[t]));
+    });
+    if (returned.ok()) continue;
+    NoteLost("returning the changes of a failed save", returned, &joined);
+    all.Update(returned);
   }
   return all;
+}
+
+// The changes may be lost, so the next set must not be taken for all of them.
+void ChangeFeed::NoteLost(absl::string_view what, const absl::Status& error,
+                          Joined* joined) {
+  joined->incomplete = absl::StrCat(what, " failed: ", error.ToString());
 }
 
 BaseReasons IncompleteTables(const ModelState& model, const ChangeSets& sets) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "db/row_tracker.h"
 #include "manager/model_state.h"
 
@@ -41,8 +42,12 @@ class ChangeFeed {
   absl::Status Join();
 
   // Returns the changes since the last Take. If a manager has restored a table
-  // since then, its set is marked incomplete; its lists are the tracker's.
+  // since then, its set is marked incomplete; its lists are the tracker's. So
+  // is the next set of a table whose tracker has failed or thrown, here and
+  // below.
   absl::StatusOr<ChangeSets> Take();
+  // Drops the changes since the last Take: the model was restored.
+  void Drop();
   // Returns the changes of a failed save to all trackers, even if one of them
   // fails.
   absl::Status Return(ChangeSets sets);
@@ -52,9 +57,14 @@ class ChangeFeed {
     ChangeTracker* tracker = nullptr;
     ChangeTracker::Consumer consumer;
     uint64_t restores = 0;  // as of the last Take
+    // Why the next set is incomplete although the tracker may not know it.
+    std::string incomplete = {};
   };
   absl::Status Join(const std::string& name, ChangeTracker* tracker,
                     std::optional<Joined>* joined) const;
+  static absl::StatusOr<ChangeTracker::Changes> TakeFrom(Joined* joined);
+  static void NoteLost(absl::string_view what, const absl::Status& error,
+                       Joined* joined);
 
   const ModelState& model_;
   const std::string store_path_;
