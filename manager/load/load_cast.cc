@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/base/cancelled.h"
 #include "db/base/parallel.h"
+#include "db/base/progress.h"
 #include "schema/bytes/cast_in_range.h"
 #include "schema/bytes/shape.h"
 #include "schema/status.h"
@@ -32,14 +33,21 @@ Shape IndicesOf(uint64_t element, const TensorState& state) {
 // Reads and casts the pieces of one tensor.
 class TensorCast {
  public:
+  // The tensor has so many `elements`; `read` outlives this object.
   TensorCast(const StepReader& step, const ReadOptions& read,
-             const std::string& name, DType from, const TensorState& state)
+             const std::string& name, DType from, const TensorState& state,
+             uint64_t elements)
       : step_(step),
         read_(read),
         name_(name),
         from_(from),
         state_(state),
-        pieces_(state.shape, kPieceBytes / DTypeBytes(from)) {}
+        pieces_(state.shape, kPieceBytes / DTypeBytes(from)),
+        progress_("ReadOptions::progress", read.progress) {
+    // Pieces are read concurrently, but report one at a time.
+    read_.progress = nullptr;
+    progress_.AddTotal(elements * DTypeBytes(from));
+  }
 
   absl::Status Run() {
     const int threads = read_.threads;
@@ -75,7 +83,9 @@ class TensorCast {
         static_cast<char*>(state_.data) + first * DTypeBytes(state_.dtype);
     const size_t done =
         CastWhileInRange(from_, buffer->data(), state_.dtype, out, elements);
-    if (done == elements) return absl::OkStatus();
+    if (done == elements) {
+      return progress_.Advance(elements * DTypeBytes(from_));
+    }
     return absl::OutOfRangeError(absl::StrCat(
         "tensor \"", name_, "\", element ",
         ToString(IndicesOf(first + done, state_)), ": ",
@@ -89,6 +99,7 @@ class TensorCast {
   const DType from_;
   const TensorState& state_;
   const TensorPieces pieces_;
+  Progress progress_;
   std::vector<std::string> buffers_;  // by worker
 };
 
@@ -137,7 +148,9 @@ absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
                           ElementCount(state.shape, DTypeBytes(state.dtype)));
   if (elements == 0) return absl::OkStatus();
-  return TensorCast(step, read, name, from, state).Run();
+  return TensorCast(step, read, name, from, state,
+                    static_cast<uint64_t>(elements))
+      .Run();
 }
 
 }  // namespace ckptdb::internal

@@ -2,7 +2,11 @@
 // Loads of items whose dtype in the step differs.
 #include "manager/load/load_cast.h"
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
 #include <numeric>
+#include <thread>
 
 #include "manager/load/evolved_table.h"
 #include "schema/bytes/shape.h"
@@ -70,6 +74,7 @@ class LoadCastTest : public ::testing::Test {
     ManagerOptions options;
     options.path = Path("own");
     options.restore.read.threads = 3;
+    options.restore.read.progress = progress_;
     CKPTDB_ASSIGN_OR_RETURN(const auto manager,
                             CheckpointManager::Open(options, model));
     return manager->Load({rule}, dry_run);
@@ -99,6 +104,7 @@ class LoadCastTest : public ::testing::Test {
   }
 
   TempDir dir_;
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress_;
 };
 
 TEST_F(LoadCastTest, CastsATensor) {
@@ -232,6 +238,29 @@ TEST_F(LoadCastTest, CastsALargeTensor) {
   std::vector<uint16_t> short_of(saved.size());
   EXPECT_THAT(LoadTensor(TensorState::Of(short_of.data(), shape), Rule()),
               OutOfRange("element [26, 510]: 65536 of i64"));
+}
+
+// Threads read the pieces of a tensor concurrently.
+TEST_F(LoadCastTest, ReportsProgressOneCallAtATime) {
+  std::vector<int64_t> saved(4'000'000);
+  SaveTensor(TensorState::Of(saved.data(), {4'000'000}));
+  std::atomic<int> calls = 0;
+  std::atomic<int> most_calls = 0;
+  std::vector<uint64_t> reports;
+  progress_ = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    most_calls = std::max<int>(most_calls, ++calls);
+    std::this_thread::yield();
+    EXPECT_EQ(all_bytes, saved.size() * sizeof(int64_t));
+    reports.push_back(done_bytes);
+    --calls;
+  };
+  std::vector<int32_t> narrow(saved.size());
+  ASSERT_OK(LoadTensor(TensorState::Of(narrow.data(), {4'000'000}), Rule()));
+  EXPECT_EQ(most_calls, 1);
+  // One for each piece of 8 MiB.
+  EXPECT_EQ(reports.size(), 4U);
+  EXPECT_TRUE(std::is_sorted(reports.begin(), reports.end()));
+  EXPECT_EQ(reports.back(), saved.size() * sizeof(int64_t));
 }
 
 // Wide rows: f32 x 2, f64 x 1 and i32 x 2.
