@@ -194,7 +194,10 @@ absl::Status StepCoordinator::GatherNotices(bool is_step, bool* preempted) {
   callback_error_ = manager.errors.TakeCallbackError();
   absl::Status own = callback_error_;
   // If the model is only partly written on one rank, no rank saves it.
-  if (manager.options.save.enabled) own.Update(parts_.lineage->CheckWritten());
+  if (manager.options.save.enabled) {
+    own.Update(parts_.lineage->CheckWritten());
+    own.Update(CheckTables(*manager.model, manager.shardings));
+  }
   if (manager.world_size() == 1) return own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),

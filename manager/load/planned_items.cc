@@ -486,11 +486,7 @@ absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
                                                    const LoadRule& rule) {
   const ModelState& model = inputs.model;
   const absl::Span<const TableSharding> shardings = inputs.shardings;
-  if (shardings.size() != model.tables().size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the model has ", model.tables().size(), " tables, expected ",
-        shardings.size(), ", as when its manager was opened"));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckTables(model, shardings));
   ItemPlanner planner(inputs, read, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {

@@ -13,6 +13,7 @@
 #include "manager/save/rank_names.h"
 #include "manager/save/replica_audit.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/model_sharding.h"
 #include "manager/state/poll_cancelled.h"
 #include "manager/state/reader_options.h"
 #include "manager/state/registered_state.h"
@@ -82,6 +83,8 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
   const absl::Status provided = CallGuarded("the model's provider", [&] {
     return environment_.model.Provide(nullptr);
   });
+  CKPTDB_RETURN_IF_ERROR(
+      CheckTables(environment_.model, environment_.shardings));
   // All ranks get to these, even after a failure: to the audit, the reasons and
   // the exchange.
   if (environment_.options.save.audit_replicas) {

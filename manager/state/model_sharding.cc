@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "db/base/staging.h"
 #include "manager/state/registered_state.h"
 #include "schema/bytes/annotate.h"
@@ -79,6 +80,16 @@ absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     }
   }
   return shardings;
+}
+
+absl::Status CheckTables(const ModelState& model,
+                         absl::Span<const TableSharding> shardings) {
+  if (model.tables().size() == shardings.size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the model has ", model.tables().size(), " tables, but had ",
+                   shardings.size(),
+                   " when its manager was opened; register all tables before "
+                   "CheckpointManager::Open"));
 }
 
 std::string DescribeShardings(const ModelState& model,

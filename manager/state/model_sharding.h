@@ -28,6 +28,11 @@ namespace ckptdb::internal {
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     const ModelState& model, const TableSharding& of_all, uint32_t world_size);
 
+// Returns FailedPrecondition unless the model has as many tables as when its
+// manager was opened, which resolved `shardings`.
+absl::Status CheckTables(const ModelState& model,
+                         absl::Span<const TableSharding> shardings);
+
 // Describes the declarations that must match on all ranks: `table "user" by
 // modulo; ...`.
 std::string DescribeShardings(const ModelState& model,

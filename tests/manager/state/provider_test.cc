@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose tensors move, or come to exist while the manager is open.
 #include <stdexcept>
+#include <utility>
 
 #include "schema/status.h"
 #include "tests/manager/manager_fixture.h"
@@ -8,6 +9,7 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -126,6 +128,38 @@ TEST_F(ProviderTest, ExceptionBecomesInternal) {
               StatusIs(absl::StatusCode::kInternal,
                        ::testing::AllOf(HasSubstr("provider"),
                                         HasSubstr("no tensors"))));
+}
+
+// Neither the trainer nor its provider may add tables to an open manager.
+TEST_F(ProviderTest, TablesOfAnOpenManagerCannotBeAdded) {
+  TestTable early;
+  TestTable late;
+  const auto refused = AllOf(HasSubstr("2 tables, but had 1 when"),
+                             HasSubstr("before CheckpointManager::Open"));
+  manager_.reset();
+  ASSERT_OK(model_.AddTable("early", &early));
+  Reopen();
+  ASSERT_NO_FATAL_FAILURE(TrainStep());
+  bool added = false;
+  provide_ = [&](const StepReader*) {
+    CKPTDB_RETURN_IF_ERROR(AddWeights());
+    return std::exchange(added, true) ? absl::OkStatus()
+                                      : model_.AddTable("late", &late);
+  };
+  early.Set(1, 1);
+  ASSERT_OK(manager_->Step());
+  EXPECT_THAT(manager_->WaitUntilFinished(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, refused));
+  EXPECT_THAT(manager_->Step(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, refused));
+  EXPECT_THAT(manager_->Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, refused));
+  manager_.reset();
+  Reopen();
+  ASSERT_OK(manager_->Restore({.evolve = EvolvePolicy()}));
+  EXPECT_EQ(manager_->global_step(), 1);
+  ASSERT_NO_FATAL_FAILURE(TrainStep());
+  manager_.reset();  // before the tables
 }
 
 TEST_F(ProviderTest, ObjectsAreRemovedWithTheTensors) {
