@@ -29,19 +29,22 @@ std::string SaveLineage::BaseReason(int64_t base_every) const {
                       every);
 }
 
-SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
-                               SaveSpec::Abandoned abandoned,
-                               bool overwrite) const {
-  SaveSpec spec;
-  spec.step = step;
-  // If the parent was deleted, replaced or quarantined meanwhile, the save has
-  // no parent and is full.
+bool SaveLineage::HasUsableParent(const Store& store) const {
   bool usable = false;
   const auto look = [&](const StepRecord& record) {
     usable = !record.quarantined && StateOf(record).attempt == parent_attempt_;
   };
   if (parent_.has_value()) store.VisitStep(parent_->step, look);
-  if (usable) spec.parent = parent_;
+  return usable;
+}
+
+SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
+                               SaveSpec::Abandoned abandoned,
+                               bool overwrite) const {
+  SaveSpec spec;
+  spec.step = step;
+  // Without a parent the save is full.
+  if (HasUsableParent(store)) spec.parent = parent_;
   const absl::StatusOr<StepRecord> existing = store.FindStep(step);
   spec.overwrite =
       overwrite ||
