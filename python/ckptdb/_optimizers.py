@@ -58,7 +58,7 @@ def difference(stored: Groups, live: Groups) -> str:
 
 def _names(stored: dict[str, Any], live: dict[str, Any]) -> str:
     before, now = names_of(stored), names_of(live)
-    if before is None or now is None or sorted(before) == sorted(now):
+    if before is None or now is None or sorted(_keys(stored)) == sorted(_keys(live)):
         return ""
     lacking = [name for name in now if name not in before]
     gone = [name for name in before if name not in now]
@@ -109,13 +109,26 @@ def names_of(group: dict[str, Any]) -> list[str] | None:
     return names if len(set(names)) == len(names) else None
 
 
+def _keys(group: dict[str, Any]) -> list[str]:
+    """The names of a group's parameters without the prefixes that
+    DistributedDataParallel and torch.compile put before them, if they stay unique."""
+    names = names_of(group) or []
+    if names == group["params"]:
+        return names
+    keys = [
+        name.removeprefix("module.").replace("_orig_mod.", "").removeprefix("module.")
+        for name in names
+    ]
+    return keys if len(set(keys)) == len(keys) else names
+
+
 def places_of(stored: Groups, live: Groups) -> dict[int, int]:
     """Maps parameter numbers of the step to those of the optimizer, for parameters
     whose numbers differ. The groups must fit."""
     places: dict[int, int] = {}
     for before, now in zip(stored, live):
-        names, wanted = names_of(before), names_of(now)
-        if names is not None and wanted is not None and names != wanted:
+        names, wanted = _keys(before), _keys(now)
+        if names and wanted and names != wanted:
             numbers = dict(zip(wanted, now["params"]))
             places.update((n, numbers[k]) for n, k in zip(before["params"], names))
     return places
@@ -124,12 +137,12 @@ def places_of(stored: Groups, live: Groups) -> dict[int, int]:
 def reorder(state: dict[str, Any], live: Groups) -> None:
     """Puts the parameters of a restored state dictionary into the optimizer's order."""
     for restored, now in zip(state["param_groups"], live):
-        names, wanted = names_of(restored), names_of(now)
-        if names is not None and wanted is not None:
+        names, wanted = _keys(restored), _keys(now)
+        if names and wanted:
             numbers = dict(zip(names, restored["params"]))
             restored["params"] = [numbers[name] for name in wanted]
             if "param_names" in restored:
-                restored["param_names"] = list(wanted)
+                restored["param_names"] = list(now["param_names"])
 
 
 def _torch_optimizer(live: Any) -> Any:

@@ -358,8 +358,7 @@ class Restore:
             if groups is not None:
                 for number in fresh:
                     restored["state"].pop(number, None)
-                if places:
-                    _optimizers.reorder(restored, groups)
+                _optimizers.reorder(restored, groups)
             live.load_state_dict(restored)
             if groups is not None and not self._rule.cast:
                 _optimizers.keep_dtypes(live, restored)

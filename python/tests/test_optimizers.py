@@ -297,6 +297,32 @@ def test_named_parameters_get_their_own_state_in_any_order(store, shape, fresh, 
         store.restore({"optimizer": missing})
 
 
+PREFIXES = ["", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."]
+
+
+@pytest.mark.parametrize("after", PREFIXES)
+@pytest.mark.parametrize("before", PREFIXES[:3])
+def test_named_parameters_of_wrapped_models_get_their_own_state(store, before, after):
+    """DistributedDataParallel and torch.compile put these before the names."""
+
+    def made(prefix, order, seed):
+        torch.manual_seed(seed)
+        parameters = {n: nn.Parameter(torch.rand(2)) for n in ("a.module.w", "b.w")}
+        named = [(prefix + n, parameters[n]) for n in list(parameters)[::order]]
+        return parameters, torch.optim.SGD(named, lr=0.1, momentum=0.9)
+
+    parameters, optimizer = made(before, 1, 0)
+    sum((p * p).sum() for p in parameters.values()).backward()
+    optimizer.step()
+    store.save({"optimizer": optimizer})
+    others, restored = made(after, -1, 1)
+    names = list(restored.param_groups[0]["param_names"])
+    store.restore({"optimizer": restored})
+    assert restored.param_groups[0]["param_names"] == names
+    for name, each in parameters.items():
+        assert_same(optimizer.state[each], restored.state[others[name]])
+
+
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "used"])
 @pytest.mark.parametrize("given", ["restore", "option", "load"])
 def test_a_renamed_optimizer(path, fresh, given):
