@@ -408,7 +408,8 @@ absl::Status Database::CheckSequence(const ManifestNote& note) const {
   if (found >= note.sequence) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "\"", DatabasePath(store_), "\" ends at write ", found, ", but write ",
-      note.sequence, " was acknowledged: its MANIFEST or log is truncated"));
+      note.sequence, " was acknowledged: its MANIFEST or log is truncated",
+      kCopiedWhileWritten));
 }
 
 // The note is not synced: an older one remains valid, and an error leaves the

@@ -96,7 +96,8 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, manifest));
   if (!exists) {
     return absl::DataLossError(
-        absl::StrCat("\"", manifest, "\", which CURRENT names, is missing"));
+        absl::StrCat("\"", manifest, "\", which CURRENT names, is missing",
+                     kCopiedWhileWritten));
   }
   // A newer MANIFEST begins with the complete state of the older one.
   if (*number > noted.number) return absl::OkStatus();
@@ -105,7 +106,7 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   if (!hash.has_value()) {
     return absl::DataLossError(
         absl::StrCat("\"", manifest, "\" is truncated: expected at least ",
-                     noted.bytes, " bytes"));
+                     noted.bytes, " bytes", kCopiedWhileWritten));
   }
   if (*hash == noted.hash) return absl::OkStatus();
   return absl::DataLossError(

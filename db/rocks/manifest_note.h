@@ -29,6 +29,11 @@ std::string EncodeManifestNote(const ManifestNote& note);
 // power loss may leave any bytes.
 std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes);
 
+// The end of errors about a MANIFEST or log that is older than the note.
+inline constexpr absl::string_view kCopiedWhileWritten =
+    "; if this is a copy that was made while the store was written to, such as "
+    "by \"cp -r\", copy the store again with \"ckptdb backup\" or MakeBackup";
+
 // Returns DataLoss naming the file if the database in folder `path` cannot be
 // the one that was noted.
 absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
