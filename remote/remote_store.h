@@ -113,6 +113,9 @@ struct RemoteStep {
   bool pinned = false;
   bool ephemeral = false;
   bool quarantined = false;
+  // The latest step was not saved on top of it, but on top of an older one.
+  // Found with ListOptions::abandoned.
+  bool abandoned = false;
   uint64_t versions = 1;     // that a fetch downloads, including its own
   uint64_t own_bytes = 0;    // uploaded for this version alone
   uint64_t fetch_bytes = 0;  // that a fetch downloads
@@ -129,9 +132,16 @@ struct RemoteContent {
   uint64_t dropped_bytes = 0;     // that CollectRemote will delete
 };
 
+struct ListOptions {
+  // Finds abandoned steps, with another request; none if the latest step is
+  // damaged.
+  bool abandoned = false;
+};
+
 // Lists the steps of the newest catalog, with two requests. Returns NotFound
 // if nothing was shipped.
-absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote);
+absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote,
+                                         const ListOptions& options = {});
 
 struct FetchOptions {
   std::optional<int64_t> step = {};  // Default: the most recently saved.

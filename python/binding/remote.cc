@@ -80,6 +80,7 @@ nb::dict ToPython(const PushResult& result) {
 nb::dict ToPython(const RemoteStep& step) {
   nb::dict fields;
   AddStep(step, &fields);
+  fields["abandoned"] = step.abandoned;
   fields["versions"] = step.versions;
   fields["own_bytes"] = step.own_bytes;
   fields["fetch_bytes"] = step.fetch_bytes;
@@ -154,7 +155,7 @@ nb::dict Push(const std::string& store, const nb::object& target,
 nb::dict List(const nb::object& target, const nb::dict& options) {
   return ToPython(
       OnTarget(target, options, [](ObjectStore* remote, const RemoteOptions&) {
-        return ListRemote(remote);
+        return ListRemote(remote, {.abandoned = true});
       }));
 }
 

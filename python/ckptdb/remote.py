@@ -75,7 +75,8 @@ class PushResult:
 @dataclasses.dataclass(frozen=True)
 class RemoteStep:
     """A step that can be fetched, with `versions` of `fetch_bytes`; `own_bytes` were
-    uploaded for it alone. `committed` is in seconds since 1970, UTC."""
+    uploaded for it alone. `committed` is in seconds since 1970, UTC. Training went on
+    from an older step than an `abandoned` one."""
 
     step: int
     attempt: int
@@ -84,6 +85,7 @@ class RemoteStep:
     pinned: bool
     ephemeral: bool
     quarantined: bool
+    abandoned: bool
     versions: int
     own_bytes: int
     fetch_bytes: int
@@ -200,7 +202,7 @@ def push(
 
 
 def ls(target: Target, *, deadline: float = 300) -> RemoteContent:
-    """The steps that can be fetched, by two requests. Raises NotFound if nothing was
+    """The steps that can be fetched, by three requests. Raises NotFound if nothing was
     shipped."""
     fields = _core.remote_ls(open_target(target), _options(deadline, 8, 0))
     steps = [RemoteStep(**step) for step in fields.pop("steps")]

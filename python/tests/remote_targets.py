@@ -117,6 +117,7 @@ def check_round_trip(saved, target, tmp_path) -> None:
     assert remote.push(saved.path, target).shipped == []
     content = remote.ls(target)
     assert [step.step for step in content.steps] == [1, 2, 3]
+    assert not any(step.abandoned for step in content.steps)
     assert content.latest_step == 3 and content.store_uuid == pushed.store_uuid
     assert abs(content.written - time.time()) < 300
     assert content.steps[0].own_bytes > 0 and content.steps[0].kind == "full"

@@ -17,19 +17,6 @@
 namespace ckptdb::internal {
 namespace {
 
-absl::StatusOr<StepRecord> ReadStepRecord(ObjectStore* remote,
-                                          const RemoteEntry& entry,
-                                          const std::string& key) {
-  absl::StatusOr<RemoteVersion> version = ReadVersionObject(remote, entry);
-  if (absl::IsNotFound(version.status())) {
-    return absl::DataLossError(version.status().message());
-  }
-  CKPTDB_RETURN_IF_ERROR(version.status());
-  absl::StatusOr<StepRecord> record = DecodeStepRecord(version->step_record);
-  CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), key));
-  return record;
-}
-
 // Returns the most recently saved step that is not quarantined, or null.
 const StepRecord* NewestRecord(const std::vector<StepRecord>& steps) {
   const StepRecord* newest = nullptr;
@@ -44,6 +31,19 @@ const StepRecord* NewestRecord(const std::vector<StepRecord>& steps) {
 
 }  // namespace
 
+absl::StatusOr<StepRecord> ReadStepRecord(ObjectStore* remote,
+                                          const RemoteEntry& entry) {
+  absl::StatusOr<RemoteVersion> version = ReadVersionObject(remote, entry);
+  if (absl::IsNotFound(version.status())) {
+    return absl::DataLossError(version.status().message());
+  }
+  CKPTDB_RETURN_IF_ERROR(version.status());
+  absl::StatusOr<StepRecord> record = DecodeStepRecord(version->step_record);
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(record.status(), VersionObjectKey(NameOfVersionObject(entry))));
+  return record;
+}
+
 absl::StatusOr<std::vector<StepRecord>> ReadStepRecords(
     ObjectStore* remote, const RemoteCatalog& catalog, StepRecordCache* cache) {
   StepRecordCache current;
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<StepRecord>> ReadStepRecords(
     const std::string key = VersionObjectKey(NameOfVersionObject(entry));
     const auto known = cache->find(key);
     if (known == cache->end()) {
-      CKPTDB_ASSIGN_OR_RETURN(current[key], ReadStepRecord(remote, entry, key));
+      CKPTDB_ASSIGN_OR_RETURN(current[key], ReadStepRecord(remote, entry));
     } else {
       current[key] = known->second;
     }

@@ -21,6 +21,11 @@ namespace ckptdb::internal {
 // bytes never change.
 using StepRecordCache = std::map<std::string, StepRecord>;
 
+// Returns the step record of an entry. Returns DataLoss, naming the version
+// object, if that is missing or damaged.
+absl::StatusOr<StepRecord> ReadStepRecord(ObjectStore* remote,
+                                          const RemoteEntry& entry);
+
 // Returns the step records of a catalog's steps, by step. Reads the version
 // objects of those that the cache lacks, and drops records of other steps from
 // it. Returns DataLoss naming an object that is missing or damaged.

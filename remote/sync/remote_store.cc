@@ -11,6 +11,7 @@
 #include "remote/sync/catalog_steps.h"
 #include "remote/sync/collector.h"
 #include "remote/sync/fetcher.h"
+#include "remote/sync/remote_retention.h"
 #include "remote/sync/shipper.h"
 #include "remote/sync/verifier.h"
 #include "schema/status.h"
@@ -47,7 +48,26 @@ RemoteStep StepOf(const RemoteCatalog& catalog, const RemoteEntry& entry) {
   return step;
 }
 
-absl::StatusOr<RemoteContent> ListSteps(ObjectStore* remote) {
+// Marks the steps that `newest` does not descend from. Steps before its first
+// ancestor are no part of its training, such as imported ones.
+absl::Status MarkAbandoned(ObjectStore* remote, const RemoteCatalog& catalog,
+                           const RemoteEntry& newest, RemoteContent* content) {
+  const auto record = ReadStepRecord(remote, newest);
+  if (absl::IsDataLoss(record.status())) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(record.status());
+  bool begun = false;
+  for (RemoteStep& step : content->steps) {
+    const Version state = FindEntry(catalog, step.version)->state;
+    const bool ancestor = DescendsFrom(*record, state);
+    begun = begun || ancestor;
+    // Steps that were saved later are quarantined.
+    step.abandoned = begun && !ancestor && state.attempt < newest.state.attempt;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RemoteContent> ListSteps(ObjectStore* remote,
+                                        const ListOptions& options) {
   CKPTDB_ASSIGN_OR_RETURN(const RemoteCatalog catalog, ExistingCatalog(remote));
   RemoteContent content;
   content.store_uuid = catalog.root.uuid;
@@ -61,6 +81,9 @@ absl::StatusOr<RemoteContent> ListSteps(ObjectStore* remote) {
   }
   const RemoteEntry* const newest = NewestStep(catalog);
   if (newest != nullptr) content.latest_step = newest->version.step;
+  if (newest != nullptr && options.abandoned) {
+    CKPTDB_RETURN_IF_ERROR(MarkAbandoned(remote, catalog, *newest, &content));
+  }
   return content;
 }
 
@@ -137,9 +160,10 @@ absl::StatusOr<PushResult> PushStore(absl::string_view store,
       });
 }
 
-absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote) {
-  return internal::CallGuarded("ListRemote",
-                               [&] { return internal::ListSteps(remote); });
+absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote,
+                                         const ListOptions& options) {
+  return internal::CallGuarded(
+      "ListRemote", [&] { return internal::ListSteps(remote, options); });
 }
 
 absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,

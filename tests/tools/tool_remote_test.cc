@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -75,6 +76,37 @@ TEST_F(ToolRemote, DoesNotFetchIntoAStore) {
                 AllOf(HasSubstr(path()), HasSubstr("lies inside it")));
   }
   EXPECT_FALSE(fs::exists(inside));
+}
+
+TEST_F(ToolRemote, MarksStepsOfAnAbandonedRun) {
+  const std::string ls = "remote ls " + url();
+  const auto save = [&](int64_t step, int64_t parent) {
+    Own();
+    RankState state;
+    state.AddBlob("b", "bytes");
+    SaveSpec spec = {.step = step};
+    if (parent >= 0) {
+      const auto record = store_->FindStep(parent);
+      ASSERT_OK(record.status());
+      spec.parent = record->version;
+      spec.abandoned = SaveSpec::Abandoned::kKeep;
+    }
+    ASSERT_OK(store_->Save(spec, state));
+    Disown();
+    RunJson("remote push " + url());
+  };
+  save(400, -1);
+  save(500, 400);
+  save(600, 500);
+  ExpectPrints(ls, Not(HasSubstr("abandoned")));
+  save(450, 400);
+  std::set<int64_t> abandoned;
+  const Json listed = RunJson(ls);
+  for (const Json& step : listed["steps"]) {
+    if (step["abandoned"]) abandoned.insert(step["step"].get<int64_t>());
+  }
+  EXPECT_EQ(abandoned, (std::set<int64_t>{500, 600}));
+  ExpectPrints(ls, ContainsAll("500 .* abandoned\n", "600 .* abandoned\n"));
 }
 
 TEST_F(ToolRemote, AddsStepsToAStore) {

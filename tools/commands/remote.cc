@@ -332,6 +332,7 @@ std::string FlagsText(const RemoteStep& step) {
   if (step.pinned) flags.emplace_back("pinned");
   if (step.ephemeral) flags.emplace_back("ephemeral");
   if (step.quarantined) flags.emplace_back("quarantined");
+  if (step.abandoned) flags.emplace_back("abandoned");
   return absl::StrJoin(flags, ",");
 }
 
@@ -344,6 +345,7 @@ Json RemoteStepJson(const RemoteStep& step) {
           {"pinned", step.pinned},
           {"ephemeral", step.ephemeral},
           {"quarantined", step.quarantined},
+          {"abandoned", step.abandoned},
           {"versions", step.versions},
           {"own_bytes", step.own_bytes},
           {"fetch_bytes", step.fetch_bytes}};
@@ -367,7 +369,8 @@ Json ContentJson(const RemoteContent& content) {
 }
 
 absl::Status RemoteCommand::List(const Context& context, ObjectStore* remote) {
-  CKPTDB_ASSIGN_OR_RETURN(const RemoteContent content, ListRemote(remote));
+  CKPTDB_ASSIGN_OR_RETURN(const RemoteContent content,
+                          ListRemote(remote, {.abandoned = true}));
   if (context.json) {
     Json document = Document();
     document.update(ContentJson(content));
