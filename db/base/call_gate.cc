@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/base/call_gate.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace ckptdb::internal {
@@ -17,15 +19,12 @@ CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
     gate_ = nullptr;
     return;
   }
-  const MutexLock lock(&gate->mutex_);
-  if (gate->closed_) {
-    gate_ = nullptr;
-    return;
-  }
-  ++gate->calls_;
   // The calls of a thread form a list, so that Close can detect that it was
   // called from within one, for which it would wait forever.
   innermost_call = this;
+  const MutexLock lock(&gate->mutex_);
+  admitted_ = !gate->closed_;
+  if (admitted_) ++gate->calls_;
 }
 
 CallGate::Call::~Call() {
@@ -33,10 +32,17 @@ CallGate::Call::~Call() {
   // The list is thread-local memory, which a forked child has a copy of, so the
   // call is removed there, too.
   innermost_call = outer_;
-  if (gate_->home_.IsForked()) return;
+  if (!admitted_ || gate_->home_.IsForked()) return;
   const MutexLock lock(&gate_->mutex_);
   if (--gate_->calls_ == 0) gate_->idle_.NotifyAll();
 }
+
+CallGate::Worker::Worker(const Call* calls)
+    : outer_(std::exchange(innermost_call, calls)) {}
+
+CallGate::Worker::~Worker() { innermost_call = outer_; }
+
+const CallGate::Call* CallGate::InnermostCall() { return innermost_call; }
 
 absl::Status CallGate::Refusal(absl::string_view what,
                                absl::string_view name) const {

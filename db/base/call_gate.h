@@ -18,7 +18,8 @@ namespace ckptdb::internal {
 class CallGate {
  public:
   // One call, from construction to destruction, on one thread. A thread's calls
-  // end in reverse order.
+  // end in reverse order. InCall returns true in a call that was not admitted,
+  // too, for callbacks that run nevertheless.
   class Call {
    public:
     explicit Call(CallGate* gate);
@@ -28,13 +29,30 @@ class CallGate {
 
     // Returns false if the gate is closed or belongs to another process: the
     // call must not proceed.
-    bool admitted() const { return gate_ != nullptr; }
+    bool admitted() const { return admitted_; }
 
    private:
     friend class CallGate;
-    CallGate* gate_;
+    CallGate* gate_;  // null in another process
+    const Call* const outer_;
+    bool admitted_ = false;
+  };
+
+  // Makes the calling thread, from construction to destruction, a part of
+  // another thread's calls, which wait for it: InCall returns the same on both.
+  class Worker {
+   public:
+    // `calls` are those of the other thread, from InnermostCall().
+    explicit Worker(const Call* calls);
+    ~Worker();
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+   private:
     const Call* const outer_;
   };
+  // Returns this thread's innermost call; null without one.
+  static const Call* InnermostCall();
 
   CallGate() = default;
   CallGate(const CallGate&) = delete;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "db/base/call_gate.h"
 #include "db/base/call_guard.h"
 #include "db/base/mutex.h"
 
@@ -88,12 +89,16 @@ absl::Status ParallelFor(
   Tasks queue(tasks, task);
   const auto workers = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), tasks));
+  // The caller's code must not call the object whose call it runs in, on no
+  // thread: it would wait for itself.
+  const CallGate::Call* const calls = CallGate::InnermostCall();
   std::vector<std::thread> others;
   others.reserve(static_cast<size_t>(std::max(workers, 1)));
   for (int worker = 1; worker < workers; ++worker) {
     // If a thread cannot be started, or its memory runs out, fewer do the work.
     const absl::Status started = CallGuarded("starting a worker thread", [&] {
-      others.emplace_back([&queue, worker] {
+      others.emplace_back([&queue, worker, calls] {
+        const CallGate::Worker part(calls);
         queue.Work(worker);
         queue.Leave();
       });

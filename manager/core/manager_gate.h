@@ -26,13 +26,14 @@ namespace ckptdb::internal {
 // Thread-safe.
 class ManagerGate {
  public:
-  // `path` is the store's, for error messages.
-  explicit ManagerGate(std::string path) : path_(std::move(path)) {}
+  // `path` is the store's, for error messages. `calls` are the calls in
+  // progress: the caller's, the save thread while it runs a save, and the
+  // thread that ships while it runs a callback. They outlive the gate.
+  ManagerGate(std::string path, CallGate* calls)
+      : path_(std::move(path)), calls_(*calls) {}
   ManagerGate(const ManagerGate&) = delete;
   ManagerGate& operator=(const ManagerGate&) = delete;
 
-  // The calls in progress: the caller's, and the save thread while it runs a
-  // save.
   CallGate& calls() { return calls_; }
   const HomeProcess& home() const { return calls_.home(); }
 
@@ -91,7 +92,7 @@ class ManagerGate {
   absl::Status CheckCaller(absl::string_view what) const;
 
   const std::string path_;
-  CallGate calls_;
+  CallGate& calls_;
   Mutex training_mutex_;
   std::atomic<std::thread::id> training_thread_;
 };

@@ -24,7 +24,7 @@ SavePolicy::Decision ReadOnlyDecision() {
 
 CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
     : parts_(std::move(parts)),
-      gate_(parts_->options.path),
+      gate_(parts_->options.path, &parts_->calls),
       retirement_(parts_->options.retention, parts_->shipping.get(),
                   parts_->options.ship.keep_unshipped),
       reporter_(parts_->options, parts_->is_owner(), &history_,

@@ -273,6 +273,9 @@ absl::Status BeginShipping(ManagerParts* parts) {
   absl::StatusOr<std::shared_ptr<StepShipping>> shipping =
       parts->options.ship.to(
           parts->options.path, [parts](const ShipReport& report) {
+            // Even while the manager is being closed, the callback must not
+            // call it: Close waits for this thread.
+            const CallGate::Call call(&parts->calls);
             ReportShipped(parts->options, report, &parts->errors);
           });
   CKPTDB_RETURN_IF_ERROR(

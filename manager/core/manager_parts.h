@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "db/base/call_gate.h"
 #include "db/reader.h"
 #include "db/state.h"
 #include "db/store.h"
@@ -46,6 +47,7 @@ struct ManagerParts {
   const ManagerOptions options;
   const ModelState* const model;
   const std::unique_ptr<Coordinator> ranks;
+  CallGate calls;
   ErrorLedger errors;
   Warnings warnings;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager ships what it saves, whatever the service does.
 #include <atomic>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -318,6 +319,27 @@ TEST_F(ManagerShippingTest, AnExceptionOfOnShippedIsReturnedByALaterCall) {
   absl::Status status;
   while (status.ok()) status = TrainStep().status();
   EXPECT_THAT(status, Internal("on_shipped", "no disk for the log"));
+}
+
+// Close would wait for the thread that calls on_shipped.
+TEST_F(ManagerShippingTest, OnShippedCannotCallTheManager) {
+  std::vector<absl::Status> refused;
+  std::promise<void> called;
+  options_.observers.on_shipped = [&](const ShipReport&) {
+    if (!refused.empty()) return;
+    refused = {manager_->WaitUntilFinished(), manager_->Save().status(),
+               manager_->Close()};
+    // The calls that any thread may make.
+    EXPECT_OK(manager_->Shipping());
+    EXPECT_OK(manager_->Explain(1));
+    called.set_value();
+  };
+  Start();
+  const PendingSave save = SaveStep();
+  called.get_future().wait();
+  EXPECT_THAT(refused, SizeIs(3));
+  EXPECT_THAT(refused, Each(FailedPrecondition("must not call the manager")));
+  EXPECT_OK(manager_->Close());
 }
 
 TEST_F(ManagerShippingTest, OnlyTheOwnerShips) {

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <future>
 #include <set>
+#include <thread>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
@@ -192,6 +194,41 @@ TEST_F(ManagerThreadsTest, CallbackCannotWaitForItsOwnSave) {
     ASSERT_OK(manager_->Close());
     EXPECT_THAT(Steps(), ElementsAre(2));
   }
+}
+
+// A call's worker threads run the trainer's code, too, and the call waits for
+// them.
+TEST_F(ManagerThreadsTest, WorkersOfACallCannotCallTheManager) {
+  const std::thread::id trainer = std::this_thread::get_id();
+  std::mutex mutex;
+  std::vector<absl::Status> refused;
+  std::atomic<bool> reading = false;  // the tensors, on several threads
+  std::atomic<bool> called = false;
+  options_.restore.read.threads = 4;
+  options_.restore.read.progress = [&](uint64_t, uint64_t) { reading = true; };
+  options_.restore.read.cancelled = [&] {
+    // This thread leaves a task to another one.
+    while (std::this_thread::get_id() == trainer && reading && !called) {
+      std::this_thread::yield();
+    }
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!reading || called) return false;
+    refused = {manager_->Save().status(), manager_->WaitUntilFinished(),
+               manager_->Close()};
+    called = true;
+    return false;
+  };
+  std::vector<float> large(4'000'000);
+  Start();
+  manager_.reset();
+  ASSERT_OK(model_->state.AddTensor(
+      "large", TensorState::Of(large.data(), {4'000'000})));
+  Reopen();
+  TrainAndWait(2);
+  EXPECT_EQ(Restored(), 2);
+  EXPECT_THAT(refused, SizeIs(3));
+  EXPECT_THAT(refused, Each(FailedPrecondition("must not call the manager")));
+  ASSERT_OK(manager_->Close());
 }
 
 TEST_F(ManagerThreadsTest, ClosedManagerRefusesEveryCall) {
