@@ -296,8 +296,9 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   report.store =
       opener_.IsOwn(request.path) ? parts_.options.path : request.path;
   DescribeRestore(opened, *plan, &report);
-  NoteRestored(step, *plan, report.store,
-               request.mode == LiveTable::RestoreMode::kMerge);
+  CKPTDB_RETURN_IF_ERROR(
+      NoteRestored(step, *plan, report.store,
+                   request.mode == LiveTable::RestoreMode::kMerge));
   parts_.lineage->EndWriting();
   return report;
 }
@@ -358,20 +359,22 @@ absl::Status Restorer::CheckRestore(const LoadPlan& plan,
   return plan.CheckCapacities();
 }
 
-void Restorer::NoteRestored(const StepReader& step, const LoadPlan& plan,
-                            const std::string& path, bool merged) {
+absl::Status Restorer::NoteRestored(const StepReader& step,
+                                    const LoadPlan& plan,
+                                    const std::string& path, bool merged) {
   SaveLineage* const lineage = parts_.lineage;
   // A step of another store cannot be the parent of a step in this one.
   if (path != parts_.options.path) {
-    return lineage->ClearParent(
-        absl::StrCat("the model was loaded from ", path));
+    lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
+    return absl::OkStatus();
   }
   lineage->SetParent(step.record(), plan.DifferingTables(parts_.model),
                      parts_.store);
   // Earlier marks are in the step.
-  if (parts_.feed != nullptr) parts_.feed->Drop();
+  if (parts_.feed != nullptr) CKPTDB_RETURN_IF_ERROR(parts_.feed->Drop());
   // Rows that the model had before are not in the step.
   if (merged) lineage->RequireBase("a restore was merged into the model");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,

@@ -121,8 +121,8 @@ class Restorer {
   // Checks that everything registered fits.
   absl::Status CheckRestore(const LoadPlan& plan,
                             const RestoreRequest& request) const;
-  void NoteRestored(const StepReader& step, const LoadPlan& plan,
-                    const std::string& path, bool merged);
+  absl::Status NoteRestored(const StepReader& step, const LoadPlan& plan,
+                            const std::string& path, bool merged);
   absl::StatusOr<RestoreTarget> FindOwnStep();
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
                           LoadSummary::LoadedRule* loaded);

@@ -94,10 +94,12 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   return sets;
 }
 
-void ChangeFeed::Drop() {
+absl::Status ChangeFeed::Drop() {
+  absl::Status all;
   for (std::optional<Joined>& joined : joined_) {
-    if (joined.has_value()) TakeFrom(&*joined).IgnoreError();
+    if (joined.has_value()) all.Update(TakeFrom(&*joined).status());
   }
+  return all;
 }
 
 // Returns the other tables' marks even if one table fails.

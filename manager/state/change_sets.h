@@ -46,8 +46,9 @@ class ChangeFeed {
   // is the next set of a table whose tracker has failed or thrown, here and
   // below.
   absl::StatusOr<ChangeSets> Take();
-  // Drops the changes since the last Take: the model was restored.
-  void Drop();
+  // Drops the changes since the last Take, as the model was restored; those of
+  // all trackers, even if one of them fails.
+  absl::Status Drop();
   // Returns the changes of a failed save to all trackers, even if one of them
   // fails.
   absl::Status Return(ChangeSets sets);

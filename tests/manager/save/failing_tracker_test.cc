@@ -9,7 +9,7 @@ namespace ckptdb::testing {
 namespace {
 
 // Fails when its sets are taken or returned.
-class FailingTracker : public RowTracker {
+class UnreliableTracker : public RowTracker {
  public:
   absl::StatusOr<Changes> Take(Consumer consumer) override {
     CKPTDB_RETURN_IF_ERROR(Check("Take"));
@@ -31,7 +31,7 @@ class FailingTracker : public RowTracker {
   }
 };
 
-class FailingTrackerTable : public TestTable {
+class UnreliableTrackerTable : public TestTable {
  public:
   void Change(int64_t id, float value) {
     Set(id, value);
@@ -41,10 +41,10 @@ class FailingTrackerTable : public TestTable {
     Erase(id);
     tracker_.MarkErased({id});
   }
-  FailingTracker* tracker() override { return &tracker_; }
+  UnreliableTracker* tracker() override { return &tracker_; }
 
  private:
-  FailingTracker tracker_;
+  UnreliableTracker tracker_;
 };
 
 class FailingTrackerTest : public ManagerTest,
@@ -103,7 +103,7 @@ class FailingTrackerTest : public ManagerTest,
     return "";
   }
 
-  FailingTrackerTable item_;
+  UnreliableTrackerTable item_;
   TestTable last_;
 };
 
@@ -114,14 +114,14 @@ INSTANTIATE_TEST_SUITE_P(Failures, FailingTrackerTest, ::testing::Bool(),
 
 TEST_P(FailingTrackerTest, NextSaveHasAllChanges_AfterTakeFailed) {
   item_.tracker()->at = "Take";
-  ChangeAndSave(4);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(4));
   item_.tracker()->at.clear();
-  ChangeAndSave(6);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(6));
   EXPECT_THAT(Steps(), ElementsAre(2, 6));
   ExpectSaved(6);
   EXPECT_EQ(WhyFull(6, "user"), "");
   EXPECT_THAT(WhyFull(6, "item"), HasSubstr("taking its changes failed"));
-  ChangeAndSave(8);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(8));
   ExpectSaved(8);
   EXPECT_EQ(WhyFull(8, "item"), "");
 }
@@ -130,34 +130,38 @@ TEST_P(FailingTrackerTest, NextSaveHasAllChanges_AfterReturnFailed) {
   item_.tracker()->at = "Return";
   FailSaves();
   item_.Remove(2);
-  ChangeAndSave(4);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(4));
   item_.tracker()->at.clear();
   // The reason stays until a save has committed.
-  ChangeAndSave(6);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(6));
   FailSaves(false);
-  ChangeAndSave(8);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(8));
   EXPECT_THAT(Steps(), ElementsAre(2, 8));
   ExpectSaved(8);
   EXPECT_EQ(WhyFull(8, "user"), "");
   EXPECT_THAT(WhyFull(8, "item"),
               HasSubstr("returning the changes of a failed save failed"));
-  ChangeAndSave(10);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(10));
   ExpectSaved(10);
   EXPECT_EQ(WhyFull(10, "item"), "");
 }
 
-// A restore drops the earlier marks, among them erasures of restored rows.
-TEST_P(FailingTrackerTest, RestoreSucceeds_ThoughTakeFails) {
+// A restore drops the earlier marks, among them erasures of restored rows, and
+// those of the tables after the failing one.
+TEST_P(FailingTrackerTest, RestoreFails_IfTakeFails) {
   item_.Remove(2);
   last_.Erase(1);
   item_.tracker()->at = "Take";
-  EXPECT_EQ(Restored(), 2);
+  EXPECT_THAT(manager_->Restore().status().message(),
+              HasSubstr("no tracker today"));
+  EXPECT_THAT(manager_->StepTo(3), FailedPrecondition("partly written"));
   item_.tracker()->at.clear();
+  EXPECT_EQ(Restored(), 2);
   EXPECT_TRUE(item_.rows().contains(2));
-  ChangeAndSave(4);
+  ASSERT_NO_FATAL_FAILURE(ChangeAndSave(4));
   ExpectSaved(4);
   EXPECT_EQ(WhyFull(4, "last"), "");
-  EXPECT_NE(WhyFull(4, "item"), "");
+  EXPECT_EQ(WhyFull(4, "item"), "");
 }
 
 }  // namespace
