@@ -226,7 +226,7 @@ class CheckpointManager {
 
   // Why a step was saved and is kept, on the owner. Thread-safe. Returns
   // NotFound for a step unknown to this manager, and FailedPrecondition if it
-  // is read-only.
+  // is read-only, and from within a policy that decides what is kept.
   absl::StatusOr<StepExplanation> Explain(int64_t step) const;
 
   // The best step in the store according to Restoring::best, on the owner or on

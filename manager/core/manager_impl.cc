@@ -363,6 +363,12 @@ absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
     int64_t step) const {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Explain"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Explain"));
+  if (retirement_.InPolicy()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Explain: step ", step, " of store \"", parts_->options.path,
+        "\": a policy must not ask why a step is kept while it decides that; "
+        "call Explain elsewhere"));
+  }
   return internal::ExplainStep(*parts_->store, history_, retirement_, step);
 }
 

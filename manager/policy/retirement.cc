@@ -11,6 +11,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// The retirement whose policy this thread runs.
+thread_local const Retirement* asking = nullptr;
+
 // Returns the step that a commit is based on; nothing in an empty store.
 std::optional<StepRecord> ParentOf(const Store& store,
                                    const Retirement::Commit& commit) {
@@ -26,6 +29,20 @@ std::optional<StepRecord> ParentOf(const Store& store,
 }
 
 }  // namespace
+
+class Retirement::Asking {
+ public:
+  explicit Asking(const Retirement* retirement)
+      : outer_(std::exchange(asking, retirement)) {}
+  ~Asking() { asking = outer_; }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+ private:
+  const Retirement* const outer_;
+};
+
+bool Retirement::InPolicy() const { return asking == this; }
 
 // The state after the commit, assuming that it succeeds. If it fails, the next
 // plan reads the steps of `assumed_` from the store again.
@@ -56,6 +73,7 @@ std::vector<RetentionDecision> Retirement::Plan(const Store& store,
   if (commit.source.has_value()) {
     state_.held[*commit.source] = "the training began from it";
   }
+  const Asking scope(this);
   std::vector<RetentionDecision> removed =
       PlanRemoval(options_, state_, &warning_);
   HoldUnshipped(store, &removed);
@@ -157,6 +175,7 @@ void Retirement::Remove(const std::set<int64_t>& steps) {
 
 std::optional<RetentionDecision> Retirement::DecisionOf(int64_t step) const {
   const MutexLock lock(&mutex_);
+  const Asking scope(this);
   return PlanStep(options_, state_, step);
 }
 

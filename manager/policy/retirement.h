@@ -45,6 +45,10 @@ class Retirement {
   // Returns the decisions about the steps that the commit removes.
   std::vector<RetentionDecision> Plan(const Store& store, const Commit& commit);
 
+  // Returns whether this thread runs a policy for one of the calls above or
+  // below, which hold a lock meanwhile: it must not make another.
+  bool InPolicy() const;
+
   // Returns the last plan's decision about a step; nothing if the step was
   // unknown.
   std::optional<RetentionDecision> DecisionOf(int64_t step) const;
@@ -65,6 +69,9 @@ class Retirement {
   void HoldUnshipped(const Store& store,
                      std::vector<RetentionDecision>* removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The scope in which a thread runs a policy.
+  class Asking;
 
   const RetentionOptions options_;
   const StepShipping* const shipping_;

@@ -231,6 +231,22 @@ TEST_F(ManagerThreadsTest, WorkersOfACallCannotCallTheManager) {
   ASSERT_OK(manager_->Close());
 }
 
+// The policy runs while the manager plans the retention that Explain reports.
+TEST_F(ManagerThreadsTest, PolicyCannotAskWhyAStepIsKept) {
+  absl::Status refused;
+  options_.retention.keep = KeepIf("asks", [&](const StepInfo& step) {
+    refused = manager_->Explain(step.step).status();
+    return true;
+  });
+  Start();
+  TrainAndWait(4);
+  EXPECT_THAT(refused, FailedPrecondition("Explain", "policy"));
+  refused = absl::OkStatus();
+  EXPECT_OK(manager_->Explain(2));
+  EXPECT_THAT(refused, FailedPrecondition("Explain", "policy"));
+  ASSERT_OK(manager_->Close());
+}
+
 TEST_F(ManagerThreadsTest, ClosedManagerRefusesEveryCall) {
   Start();
   TrainTo(2);
