@@ -17,8 +17,8 @@ namespace ckptdb::internal {
 // Whether a store, or a copy that is being made, has files of this name.
 bool IsStoreName(const std::string& name);
 
-// Whether this is a temporary file of OWNER, SHIPPED or WATERMARK that a process
-// left when it died in ReplaceFile.
+// Whether this is a temporary file of OWNER, SHIPPED or WATERMARK that a
+// process left when it died in ReplaceFile.
 bool IsTemporaryNote(absl::string_view name);
 
 // Returns an error unless the folder at `path` contains a store and nothing
