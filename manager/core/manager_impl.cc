@@ -2,7 +2,6 @@
 #include "manager/core/manager_impl.h"
 
 #include <chrono>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -139,10 +138,7 @@ absl::Status CheckpointManager::Impl::SaveLastStep() {
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));
   absl::Status status = parts_->errors.TakeError();
   if (!progress_.trained()) return status;
-  const absl::StatusOr<bool> is_saved = IsLastStepSaved();
-  status.Update(is_saved.status());
-  if (!is_saved.ok()) return status;
-  if (*is_saved) {
+  if (lineage_.IsParent(global_step())) {
     status.Update(MakeLastStepPermanent());
     return status;
   }
@@ -168,23 +164,6 @@ absl::Status CheckpointManager::Impl::SaveLastStep() {
   if (outcome.ok()) status.Update(outcome->save->WaitCommitted().status());
   status.Update(parts_->errors.TakeError());
   return status;
-}
-
-// Another thread may have deleted or quarantined the step since. A step that
-// was only restored needs no save. Ranks take the owner's answer, since only it
-// has the store.
-absl::StatusOr<bool> CheckpointManager::Impl::IsLastStepSaved() {
-  const bool is_saved = parts_->is_owner() &&
-                        lineage_.IsParent(global_step()) &&
-                        (lineage_.source().has_value() ||
-                         lineage_.HasUsableParent(*parts_->store));
-  if (parts_->world_size() == 1) return is_saved;
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string answer,
-      parts_->ranks->Broadcast("whether the last step is saved",
-                               is_saved ? "yes" : "no",
-                               parts_->options.ranks.deadline));
-  return answer == "yes";
 }
 
 // Ephemeral saves of the next run would remove the step. A step that was only

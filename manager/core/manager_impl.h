@@ -88,9 +88,6 @@ class CheckpointManager::Impl {
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
   // Saves the last step if it is not saved yet, and returns all errors.
   absl::Status SaveLastStep();
-  // Returns whether the store has the step that was trained last. The same on
-  // all ranks.
-  absl::StatusOr<bool> IsLastStepSaved();
   // Makes the last step permanent if this run has saved it as ephemeral.
   absl::Status MakeLastStepPermanent();
   // Finishes the previous save, and returns the error to report.

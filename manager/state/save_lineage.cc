@@ -29,22 +29,19 @@ std::string SaveLineage::BaseReason(int64_t base_every) const {
                       every);
 }
 
-bool SaveLineage::HasUsableParent(const Store& store) const {
-  bool usable = false;
-  const auto look = [&](const StepRecord& record) {
-    usable = !record.quarantined && StateOf(record).attempt == parent_attempt_;
-  };
-  if (parent_.has_value()) store.VisitStep(parent_->step, look);
-  return usable;
-}
-
 SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
                                SaveSpec::Abandoned abandoned,
                                bool overwrite) const {
   SaveSpec spec;
   spec.step = step;
-  // Without a parent the save is full.
-  if (HasUsableParent(store)) spec.parent = parent_;
+  // If the parent was deleted, replaced or quarantined meanwhile, the save has
+  // no parent and is full.
+  bool usable = false;
+  const auto look = [&](const StepRecord& record) {
+    usable = !record.quarantined && StateOf(record).attempt == parent_attempt_;
+  };
+  if (parent_.has_value()) store.VisitStep(parent_->step, look);
+  if (usable) spec.parent = parent_;
   const absl::StatusOr<StepRecord> existing = store.FindStep(step);
   spec.overwrite =
       overwrite ||

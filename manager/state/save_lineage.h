@@ -37,9 +37,6 @@ class SaveLineage {
   bool IsParent(int64_t step) const {
     return parent_.has_value() && parent_->step == step;
   }
-  // Returns whether the store has the parent as it was saved or restored: it
-  // was neither deleted nor replaced nor quarantined since.
-  bool HasUsableParent(const Store& store) const;
   // The newest step that a schedule counts from.
   std::optional<int64_t> newest_step() const {
     return parent_.has_value() ? std::optional(parent_->step) : newest_at_open_;

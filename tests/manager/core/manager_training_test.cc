@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a training begins and ends, and its warnings.
 #include "tests/manager/manager_fixture.h"
-#include "tests/manager/run_ranks.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -90,48 +89,6 @@ TEST_F(TrainingTest, LastStepIsSavedWithTheMetricsOfItsStep) {
   ASSERT_OK(manager_->FinishTraining());
   ASSERT_OK_AND_ASSIGN(const auto last, manager_->store()->OpenStep(5));
   EXPECT_THAT(last->record().metrics, IsEmpty());
-}
-
-// As by a thread that verifies each step and finds damage.
-TEST_F(TrainingTest, LastStepIsSavedAgain_IfItIsLostMeanwhile) {
-  Start();
-  ASSERT_NO_FATAL_FAILURE(TrainAndWait(4));
-  ASSERT_OK(manager_->store()->Quarantine(4));
-  ASSERT_OK(manager_->FinishTraining());
-  EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  EXPECT_FALSE(Record(4).quarantined);
-  ExpectStepHolds(4);
-  ASSERT_OK(manager_->store()->Delete(4));
-  ASSERT_OK(manager_->FinishTraining());
-  ExpectStepHolds(4);
-  // A step that was only restored is not saved again.
-  Start();
-  ASSERT_EQ(Restored(), 4);
-  ASSERT_OK(manager_->store()->Quarantine(4));
-  ASSERT_OK(manager_->FinishTraining());
-  EXPECT_TRUE(Record(4).quarantined);
-}
-
-TEST_F(TrainingTest, RanksSaveTheLastStepAgain_IfItIsLostMeanwhile) {
-  options_.observers.on_saved = nullptr;
-  RunModels(2, options_,
-            [](uint32_t rank, CheckpointManager* manager, TestModel* model) {
-              for (int64_t step = 1; step <= 2; ++step) {
-                model->Train(step);
-                ASSERT_OK(manager->Step());
-              }
-              ASSERT_OK(manager->FinishTraining());
-              if (rank == kOwnerRank) {
-                ASSERT_OK(manager->store()->Quarantine(2));
-              }
-              ASSERT_OK(manager->FinishTraining());
-              if (rank == kOwnerRank) {
-                ASSERT_OK_AND_ASSIGN(const StepRecord record,
-                                     manager->store()->FindStep(2));
-                EXPECT_FALSE(record.quarantined);
-              }
-              ASSERT_OK(manager->Close());
-            });
 }
 
 TEST_F(TrainingTest, LastStepIsSavedDespiteAnEarlierError) {
