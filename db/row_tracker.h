@@ -96,7 +96,8 @@ class ChangeTracker {
   // as do the calls below.
   virtual absl::Status RemoveConsumer(Consumer consumer) = 0;
 
-  // Returns the marks since the consumer's last Take, and those returned.
+  // Returns the marks since the consumer's last Take, and those returned. After
+  // an error, the next Take returns them.
   [[nodiscard]] virtual absl::StatusOr<Changes> Take(Consumer consumer) = 0;
 
   // Takes back the unchanged set of a failed save. Returns InvalidArgument,

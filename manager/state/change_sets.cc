@@ -61,13 +61,15 @@ absl::StatusOr<ChangeTracker::Changes> ChangeFeed::TakeFrom(Joined* joined) {
   // Read before taking the changes: a restore in between counts for the next
   // set.
   const uint64_t restores = RestoreCounts::Global().Count(joined->tracker);
+  bool returned = false;
   absl::StatusOr<ChangeTracker::Changes> taken =
-      CallGuarded("ChangeTracker::Take",
-                  [&] { return joined->tracker->Take(joined->consumer); });
-  if (!taken.ok()) {
-    NoteLost("taking its changes", taken.status(), joined);
-    return taken;
-  }
+      CallGuarded("ChangeTracker::Take", [&] {
+        auto changes = joined->tracker->Take(joined->consumer);
+        returned = true;
+        return changes;
+      });
+  if (!returned) NoteLost("taking its changes", taken.status(), joined);
+  if (!taken.ok()) return taken;
   std::string incomplete = std::exchange(joined->incomplete, {});
   if (std::exchange(joined->restores, restores) != restores) {
     incomplete = kRestored;

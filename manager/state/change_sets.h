@@ -43,8 +43,8 @@ class ChangeFeed {
 
   // Returns the changes since the last Take. If a manager has restored a table
   // since then, its set is marked incomplete; its lists are the tracker's. So
-  // is the next set of a table whose tracker has failed or thrown, here and
-  // below.
+  // is the next set of a table whose tracker has thrown, or has failed to take
+  // changes back.
   absl::StatusOr<ChangeSets> Take();
   // Drops the changes since the last Take, as the model was restored; those of
   // all trackers, even if one of them fails.
