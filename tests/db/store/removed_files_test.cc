@@ -91,7 +91,8 @@ TEST_F(RemovedFilesTest, SaveFails_WhenFilesAreRemovedDuringIt) {
       removes = true;
       EXPECT_FALSE(Save(2, content).ok());
       EXPECT_FALSE(removes);
-      EXPECT_THAT(store_->Close(), DataLoss("was removed while the store was open"));
+      EXPECT_THAT(store_->Close(),
+                  DataLoss("was removed while the store was open"));
       store_.reset();
       options_.on_point = nullptr;
       fs::remove_all(path());
