@@ -111,8 +111,8 @@ class Change:
         return type(old) is type(new) or not (is_object(old) or is_object(new))
 
     def check_kept(self, path, value, strict):
-        """What has memory or state of its own is left unchanged, and reported under a
-        strict restore. An object may get a dictionary as its state."""
+        """Checks a value that the step lacks: tensors and objects keep their values, and
+        a strict restore fails. An object may be restored from a dictionary."""
         new = self.objects.get(path)
         if is_array(new) or (is_object(new) and path not in self.dictionaries):
             assert not strict and value == self.before[path], path

@@ -47,7 +47,7 @@ TEST_F(ToolRepair, OfAWholeStoreChangesNothing) {
   EXPECT_EQ(BytesBelow(path()), before);
 }
 
-// As in `latest`, the clock does not decide.
+// Also if an older step has a later time, as after the clock was set back.
 TEST_F(ToolRepair, NewestWholeStepIsTheOneThatWasSavedLast) {
   Own();
   RankState state;

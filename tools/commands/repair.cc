@@ -190,8 +190,9 @@ void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
     if (IsGone(status)) continue;  // a trainer has retired it
     findings->steps.push_back({std::move(record), ReadingStatus(status)});
   }
-  // As for `latest`, attempts are compared: a clock may be set back, and a copy
-  // keeps its source's time.
+  // The newest step has the highest attempt, also for `latest`. Times would be
+  // wrong after the clock was set back, and for copies, which keep the original
+  // time.
   uint32_t newest_attempt = 0;
   for (const ExaminedStep& step : findings->steps) {
     const uint32_t attempt = StateOf(step.record).attempt;
